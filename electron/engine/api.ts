@@ -1,0 +1,378 @@
+/**
+ * THE contract between the engine and whoever uses it: the page, the command line, scripts.
+ * Types only. A new call touches this file and engine.ts, nothing else.
+ *
+ * House units: `at`, `from`, `to` and every `...At` are epoch ms; `...Seconds` are seconds; ratios are 0..1.
+ * null means absent (not scraped, not there yet), never 0. In float arrays absent is NaN.
+ */
+
+/** Every error a user can meet. One sentence comes with each; anything else is a bug and shows as one. */
+export type ErrorKind =
+  | 'bad-input' // what was asked for makes no sense; the sentence says what to change
+  | 'not-found' // no such cluster, run or metric
+  | 'cancelled' // the asker took the call back
+  | 'engine-gone' // the connection to the engine broke
+  | 'file-damaged' // a run file that SQLite or our own checks refuse
+  | 'file-newer' // written by a newer version
+  | 'file-foreign' // an SQLite file, but no run of ours
+  | 'folder-locked' // another engine records into this data folder
+  | 'folder-remote' // the data folder lies on a network filesystem
+  | 'disk-full'
+  | 'bug';
+
+// ---------------------------------------------------------------- catalogue
+
+/** gauge: a level. counter: shown as a rate. histogram: mean over requests, sum / count. ratio: part / whole. */
+export type MetricKind = 'gauge' | 'counter' | 'histogram' | 'ratio';
+
+/** What the page knows of a metric. A chart's value of a worker is per this unit. */
+export interface MetricInfo {
+  id: string;
+  /** Sentence case, for heads of panels. */
+  title: string;
+  kind: MetricKind;
+  /** `requests`, `ratio`, `tokens/s`, `1/s`, `s`. */
+  unit: string;
+  /** The one number for the fleet: gauges and rates add up, usage takes the maximum, ratios and histograms are pooled. */
+  fleet: 'sum' | 'max' | 'pooled';
+  /** Whether the panel is on for somebody who has chosen nothing. */
+  shown: boolean;
+  /** One sentence: what it is, for a title attribute. */
+  about: string;
+}
+
+// ---------------------------------------------------------------- clusters
+
+export interface ClusterInput {
+  name: string;
+  /** As pasted: lines, commas, spaces; any form of address (see addresses.ts). */
+  addresses: string;
+  /** 0.2 to 60. Default 1. */
+  intervalSeconds?: number;
+  /** Default 5. */
+  timeoutSeconds?: number;
+  /** Record as soon as it is connected. Default true. */
+  record?: boolean;
+}
+
+export type OutcomeReason =
+  | 'late' // still answering an earlier scrape
+  | 'timeout'
+  | 'refused'
+  | 'unreachable' // no such host, no route, reset, TLS
+  | 'http' // a status other than 200
+  | 'too-large'
+  | 'cut' // ended before its end
+  | 'not-metrics' // 200, but no Prometheus text
+  | 'no-vllm'; // metrics, but none of vLLM: statistics are off, or it is something else
+
+/** How an endpoint stands now. */
+export interface EndpointState {
+  url: string;
+  /** null: not asked yet. */
+  state: 'ok' | OutcomeReason | null;
+  /** What is wrong and what to do, where state is neither null nor `ok`. */
+  sentence: string | null;
+  /** Of the last scrape that answered. */
+  tookSeconds: number | null;
+  answeredAt: number | null;
+  /** Workers seen behind it so far. */
+  workers: number;
+}
+
+export interface Cluster {
+  id: string;
+  name: string;
+  endpoints: EndpointState[];
+  intervalSeconds: number;
+  timeoutSeconds: number;
+  /** Record by itself when connected. */
+  record: boolean;
+  /** Whether it is being scraped now. */
+  connected: boolean;
+  /** The run being written, if any. */
+  recording: string | null;
+  /** Why recording stopped by itself (disk full, file damaged), otherwise null. */
+  stopped: string | null;
+}
+
+// ---------------------------------------------------------------- runs
+
+export type RunState = 'recording' | 'ended' | 'ended-unexpectedly';
+
+/** A line in the list of runs; kept in library.db so that no run file is opened for the list. */
+export interface RunSummary {
+  id: string;
+  name: string;
+  clusterId: string;
+  clusterName: string;
+  state: RunState;
+  startedAt: number;
+  /** Of the last tick; null before the first. */
+  endedAt: number | null;
+  intervalSeconds: number;
+  endpoints: number;
+  workers: number;
+  ticks: number;
+  /** The run's SQLite file on the engine's machine. */
+  file: string;
+  bytes: number | null;
+  /** Reset-aware sum over workers; null until the run has ended or where there is none. */
+  generationTokens: number | null;
+}
+
+export interface Worker {
+  /** Its number in the run: by the endpoint list, then the engine label; late ones are appended. */
+  w: number;
+  /** `w0`: what the page calls it. */
+  name: string;
+  endpoint: string;
+  engine: string;
+  model: string;
+  /** WorkerId, ReplicaId or worker_id where one endpoint has several of them; otherwise ''. */
+  replica: string;
+  /** Other labels that were the same on all of its series. */
+  labels: Record<string, string>;
+  /** When its first sample was. */
+  firstAt: number;
+  /** Several servers answer in its name: its deltas are null. */
+  several: boolean;
+}
+
+/** What a page needs before it can draw a run. */
+export interface Run extends RunSummary {
+  workerList: Worker[];
+  endpointList: string[];
+  /** Of the first and last tick; equal to startedAt where there is none yet. */
+  firstAt: number;
+  lastAt: number;
+  /** Ids of metrics of which this run has values. */
+  metrics: string[];
+}
+
+export interface RunEvent {
+  at: number;
+  /** The end of a range (an outage), otherwise null. */
+  until: number | null;
+  kind:
+    | 'restart' // counters began anew
+    | 'outage' // scrapes of an endpoint failed: detail says why
+    | 'several-servers'
+    | 'worker' // a worker was seen first after the run's beginning
+    | 'stretch' // the engine went on with the run after a break
+    | 'clock' // the clock was set back
+    | 'workers-full'; // more than 4,096 workers
+  endpoint: string | null;
+  w: number | null;
+  /** For outages: the reason. */
+  reason: OutcomeReason | null;
+  /** Scrapes that failed in an outage; otherwise 1. */
+  count: number;
+  /** A sentence. */
+  detail: string;
+}
+
+// ---------------------------------------------------------------- timelines
+
+export interface TimelineQuery {
+  run: string;
+  metrics: string[];
+  from: number;
+  to: number;
+  /** About how many points across; the engine picks the bucket width. */
+  points: number;
+}
+
+/**
+ * Chart data of several metrics over one time axis. Matrices are worker-major: worker w at place i is
+ * `[w * times.length + i]`; workers = matrix length / times.length.
+ */
+export interface Timelines {
+  /** Seconds of a bucket; 0: one place a tick, raw. */
+  widthSeconds: number;
+  /** Epoch ms: of the tick (raw) or the bucket's begin. */
+  times: Float64Array;
+  workers: number;
+  /** ms from times[i] to where the worker's point stands. NaN: no answer of that worker there. */
+  offsets: Float32Array;
+  series: TimelineSeries[];
+}
+
+export interface TimelineSeries {
+  metric: string;
+  /**
+   * gauge: its level (mean over the bucket's samples). counter: rate a second. histogram, ratio: part / whole of the
+   * place's deltas. NaN where there is no answer, no traffic (a whole of 0) or the family is absent.
+   */
+  values: Float32Array;
+  /** Lowest and highest in the bucket; null where raw. */
+  min: Float32Array | null;
+  max: Float32Array | null;
+  /** Over workers at each place: the plain mean; ratios and histograms pooled (sum / sum). */
+  average: Float32Array;
+}
+
+// ---------------------------------------------------------------- statistics of a window
+
+export interface StatisticsQuery {
+  run: string;
+  metrics: string[];
+  from: number;
+  to: number;
+}
+
+export interface Aggregate {
+  mean: number | null;
+  min: number | null;
+  max: number | null;
+  p50: number | null;
+  p95: number | null;
+  /** Counters: the delta. Ratios and histograms: null. */
+  sum: number | null;
+  /** Samples with a value. */
+  n: number;
+}
+
+/**
+ * The exact numbers of one metric over a window, from raw rows. Gauges take the samples from begin to end; deltas
+ * the samples in (a, b], a = last answered at or before begin, b = first asked at or after the end.
+ */
+export interface MetricStatistics {
+  metric: string;
+  /** Over samples: all samples of all workers. */
+  samples: Aggregate;
+  /** Over workers: one value a worker (its mean, or its delta). */
+  workers: Aggregate;
+  /** Ratios and histograms: sum of parts / sum of wholes over all workers. null: no traffic. */
+  pooled: number | null;
+  /** Samples there / samples expected, at most 1. null: nothing expected. */
+  coverage: number | null;
+  /** A worker restarted, or was lost: deltas are at least this. */
+  lowerBound: boolean;
+  each: WorkerStatistics[];
+}
+
+export interface WorkerStatistics extends Aggregate {
+  w: number;
+  /** Counters: reset-aware increase. null: no earlier sample to count from. */
+  delta: number | null;
+  /** Ratios and histograms: the parts. */
+  part: number | null;
+  whole: number | null;
+  /** part / whole; null: no traffic. */
+  ratio: number | null;
+  resets: number;
+  /** Its last sample lies before the end: nothing was counted from there on. */
+  lost: boolean;
+}
+
+// ---------------------------------------------------------------- check
+
+export interface CheckReport {
+  target: string;
+  reachable: boolean;
+  /** The reason in a sentence, where not reachable. */
+  error: string | null;
+  /** `text`, `openmetrics`; null where nothing was read. */
+  dialect: 'text' | 'openmetrics' | null;
+  /** Which names of vLLM: `V0`, `0.9 to 0.10 (old and new names)`, ...; null where it is no vLLM. */
+  generation: string | null;
+  workers: CheckedWorker[];
+  /** Ids of catalogue columns that no worker has. */
+  absent: string[];
+  badLines: number;
+  findings: string[];
+  roundTripSeconds: number | null;
+  bytes: number | null;
+}
+
+export interface CheckedWorker {
+  engine: string;
+  model: string;
+  replica: string;
+  labels: Record<string, string>;
+  /** Column id to value, only those that are there. */
+  values: Record<string, number>;
+}
+
+// ---------------------------------------------------------------- the calls
+
+export interface Info {
+  version: string;
+  dataFolder: string;
+  /** Electron's window or a plain browser is not the engine's business; headless says whether a window owns it. */
+  pid: number;
+  /** Bytes free where runs are kept. */
+  freeBytes: number | null;
+}
+
+/**
+ * Written as plain functions; `Remote` is what a caller over the wire has. No optional parameters: an AbortSignal comes
+ * last, and reaches the implementation there.
+ */
+export interface Methods {
+  info(): Info;
+  catalogue(): MetricInfo[];
+
+  preferences(): Record<string, unknown>;
+  /** Any JSON value; null removes the key. */
+  setPreference(key: string, value: unknown): void;
+
+  listClusters(): Cluster[];
+  /** Connects at once; records unless `record` is false. */
+  addCluster(input: ClusterInput): Cluster;
+  /** Its runs stay. Stops recording first. */
+  removeCluster(id: string): void;
+  connectCluster(id: string): Cluster;
+  /** Stops recording first. */
+  disconnectCluster(id: string): Cluster;
+  setRecord(id: string, record: boolean): Cluster;
+
+  /** A run of its own file begins; null: named after the cluster and the time. */
+  startRecording(clusterId: string, name: string | null): RunSummary;
+  stopRecording(clusterId: string): RunSummary;
+
+  listRuns(): RunSummary[];
+  renameRun(id: string, name: string): RunSummary;
+  getRun(id: string): Run;
+  /** Those that touch from..to, oldest first, at most 10,000. */
+  events(run: string, from: number, to: number): RunEvent[];
+  timelines(query: TimelineQuery): Timelines;
+  statistics(query: StatisticsQuery): MetricStatistics[];
+
+  /** Asks an address as the command line's `check` does. */
+  check(address: string): CheckReport;
+}
+
+/** What the engine tells every page. A `changed` carries no state: read anew. */
+export interface Events {
+  ticked: Ticked;
+  changed: { what: 'clusters' | 'runs' };
+}
+
+export interface Ticked {
+  cluster: string;
+  /** null: scraped, but not recorded. */
+  run: string | null;
+  /** Slot on the run's interval grid. */
+  t: number;
+  at: number;
+  /** Endpoints that answered in this tick, of all. */
+  answered: number;
+  endpoints: number;
+  workers: number;
+}
+
+export type Remote = {
+  [M in keyof Methods]: (
+    ...args: [...Parameters<Methods[M]>, signal?: AbortSignal]
+  ) => Promise<ReturnType<Methods[M]>>;
+};
+
+/** What engine.ts implements: each method may answer at once or later. */
+export type Implementation = {
+  [M in keyof Methods]: (
+    this: void,
+    ...args: [...Parameters<Methods[M]>, signal?: AbortSignal]
+  ) => ReturnType<Methods[M]> | Promise<ReturnType<Methods[M]>>;
+};

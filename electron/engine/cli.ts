@@ -1,0 +1,164 @@
+/**
+ * The entry: the verbs of the command line, and what the desktop app starts (`serve`). Data goes to stdout, everything
+ * said to stderr; exit 0 done, 1 it failed (one sentence), 2 wrong usage.
+ */
+import fs from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs, type ParseArgsConfig } from 'node:util';
+import { defaultDataFolder } from './data-folder.ts';
+import { EngineError, sentenceOf } from './errors.ts';
+import * as verbs from './verbs.ts';
+
+const common = {
+  data: { type: 'string' },
+  json: { type: 'boolean', default: false },
+  help: { type: 'boolean', short: 'h', default: false },
+} as const;
+
+interface Verb {
+  usage: string;
+  about: string;
+  example: string;
+  options: NonNullable<ParseArgsConfig['options']>;
+  /** Names of what may stand without a dash: [least, most]. */
+  words: [number, number];
+  run(words: string[], given: verbs.Given): Promise<void>;
+}
+
+const polling = {
+  interval: { type: 'string' },
+  timeout: { type: 'string' },
+  name: { type: 'string' },
+} as const;
+
+const table: Record<string, Verb> = {
+  serve: {
+    usage: 'serve [--port 8997] [--connect "URL URL"] [--name NAME]',
+    about: 'Serves the page for a browser and records the clusters that are connected.',
+    example: 'vllm-scope serve --connect "gpu-01:8000 gpu-02:8000" --name grpo',
+    options: {
+      ...common,
+      ...polling,
+      port: { type: 'string' },
+      host: { type: 'string' },
+      'allow-host': { type: 'string', multiple: true },
+      connect: { type: 'string', multiple: true },
+    },
+    words: [0, 0],
+    run: (_words, given) => verbs.serve(given),
+  },
+  record: {
+    usage: 'record URL... [--interval 0.5] [--for 60s] [--out FILE]',
+    about: 'Records without a page until --for has passed or Ctrl-C.',
+    example: 'vllm-scope record gpu-01:8000 gpu-02:8000 --interval 0.5 --for 10m --out step.sqlite',
+    options: { ...common, ...polling, for: { type: 'string' }, out: { type: 'string' } },
+    words: [1, Infinity],
+    run: verbs.record,
+  },
+  check: {
+    usage: 'check URL-or-FILE...',
+    about: 'Says what stands behind an address, or in a saved body, and what a user should know of it.',
+    example: 'vllm-scope check gpu-01:8000',
+    options: common,
+    words: [1, Infinity],
+    run: verbs.check,
+  },
+  runs: {
+    usage: 'runs',
+    about: 'Lists the runs of the data folder, newest first.',
+    example: 'vllm-scope runs --json',
+    options: common,
+    words: [0, 0],
+    run: (_words, given) => verbs.runs(given),
+  },
+};
+
+const wide = Math.max(...Object.values(table).map((v) => v.usage.length));
+const help = () => `vLLM Scope records vLLM fleets and shows a line per worker.
+
+${Object.values(table)
+  .map((v) => `  vllm-scope ${v.usage.padEnd(wide)}  ${v.about}`)
+  .join('\n')}
+
+  --data DIR   where runs are kept (now: ${defaultDataFolder()})
+  --json       one JSON document on stdout
+  --help       of one verb: vllm-scope record --help
+  --version
+`;
+const helpOf = (verb: Verb) => `vllm-scope ${verb.usage}
+
+${verb.about}
+
+Options: ${Object.keys(verb.options)
+  .map((o) => `--${o}`)
+  .join(', ')}
+Example: ${verb.example}
+`;
+
+/** package.json lies two folders above the built file and three above the source. */
+function version(): string {
+  for (
+    let folder = path.dirname(fileURLToPath(import.meta.url)), i = 0;
+    i < 4;
+    folder = path.dirname(folder), i++
+  ) {
+    const file = path.join(folder, 'package.json');
+    if (fs.existsSync(file))
+      return (JSON.parse(fs.readFileSync(file, 'utf8')) as { version: string }).version;
+  }
+  return 'unknown';
+}
+
+async function main(args: string[]): Promise<number> {
+  if (Number(process.versions.node.split('.', 1)[0]) < 22) {
+    console.error(
+      `vLLM Scope needs Node 22 or newer, and this is ${process.versions.node}. In a clone, "npx vllm-scope" takes the right one.`,
+    );
+    return 1;
+  }
+  const [name, ...rest] = args;
+  if (name === '--version') {
+    console.log(version());
+    return 0;
+  }
+  if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
+    (name === undefined ? console.error : console.log)(help());
+    return name === undefined ? 2 : 0;
+  }
+  const verb = Object.hasOwn(table, name) ? table[name] : undefined;
+  if (!verb) {
+    console.error(`There is no "${name}". ${Object.keys(table).join(', ')}: see vllm-scope --help.`);
+    return 2;
+  }
+  let words: string[];
+  let values: Record<string, unknown>;
+  try {
+    const parsed = parseArgs({ args: rest, options: verb.options, allowPositionals: true });
+    words = parsed.positionals;
+    values = parsed.values;
+  } catch (error) {
+    console.error(`${sentenceOf(error)}\nUsage: vllm-scope ${verb.usage}`);
+    return 2;
+  }
+  if (values.help === true) {
+    console.log(helpOf(verb));
+    return 0;
+  }
+  if (words.length < verb.words[0] || words.length > verb.words[1]) {
+    console.error(`Usage: vllm-scope ${verb.usage}\nFor example: ${verb.example}`);
+    return 2;
+  }
+  try {
+    const dataFolder = path.resolve(
+      (values.data as string | undefined) ?? process.env.VLLM_SCOPE_DATA ?? defaultDataFolder(),
+    );
+    await verb.run(words, { ...values, json: values.json === true, dataFolder, version: version() });
+    return process.exitCode === undefined ? 0 : Number(process.exitCode);
+  } catch (error) {
+    console.error(error instanceof EngineError ? error.message : error);
+    return error instanceof verbs.UsageError ? 2 : 1;
+  }
+}
+
+process.exitCode = await main(process.argv.slice(2));

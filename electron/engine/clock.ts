@@ -1,0 +1,49 @@
+/**
+ * The engine's time: the wall clock, except that it never goes back. Where the wall clock is set back, this one goes
+ * on at the monotonic clock's pace until the wall clock has caught up, so that the times in a run rise with its ticks.
+ */
+export class Clock {
+  private last: number;
+  private lastMono: number;
+  private behind = false;
+  private readonly wall: () => number;
+  private readonly mono: () => number;
+  private readonly steppedBack: (byMs: number) => void;
+
+  /** `steppedBack` is told once for each time the wall clock is found over a second back. */
+  constructor(
+    steppedBack: (byMs: number) => void = () => {},
+    wall: () => number = Date.now,
+    mono: () => number = () => performance.now(),
+  ) {
+    this.steppedBack = steppedBack;
+    this.wall = wall;
+    this.mono = mono;
+    this.last = wall();
+    this.lastMono = mono();
+  }
+
+  /** Epoch ms, whole. */
+  now(): number {
+    const wall = this.wall();
+    const mono = this.mono();
+    if (wall >= this.last) {
+      this.last = wall;
+      this.behind = false;
+    } else {
+      const by = this.last - wall;
+      this.last = Math.round(this.last + mono - this.lastMono);
+      if (by > 1000 && !this.behind) {
+        this.behind = true;
+        this.steppedBack(by);
+      }
+    }
+    this.lastMono = mono;
+    return this.last;
+  }
+
+  /** Never give a time before this one (a run that goes on has times already). */
+  notBefore(at: number): void {
+    if (at > this.last) this.last = at;
+  }
+}

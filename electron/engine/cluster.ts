@@ -1,0 +1,278 @@
+/**
+ * One cluster at work: its poller, and the run it records into, if any. Knows nothing of pages; engine.ts tells them.
+ */
+import { randomUUID } from 'node:crypto';
+import fs from 'node:fs';
+import path from 'node:path';
+import type { Cluster, Ticked } from './api.ts';
+import { Clock } from './clock.ts';
+import { EngineError, sentenceOf } from './errors.ts';
+import type { Library, StoredCluster, StoredRun } from './library.ts';
+import { Poller, type Batch } from './poll.ts';
+import type { ReaderCalls } from './reader.ts';
+import { Recording } from './recording.ts';
+import { RunStore } from './store.ts';
+
+export interface ClusterSurroundings {
+  library: Library;
+  reader: ReaderCalls;
+  /** Where run files go. */
+  runsFolder: string;
+  version: string;
+  ticked: (data: Ticked) => void;
+  changed: (what: 'clusters' | 'runs') => void;
+  /** For what nobody asked for and a person should see: stderr. */
+  report: (sentence: string) => void;
+}
+
+export class ClusterAtWork {
+  stored: StoredCluster;
+  private readonly around: ClusterSurroundings;
+  private readonly clock: Clock;
+  private poller: Poller | null = null;
+  private recording: Recording | null = null;
+  /** Starting, stopping and ending run one after the other. */
+  private busy: Promise<unknown> = Promise.resolve();
+  private stopped: string | null = null;
+  private summaryAt = 0;
+
+  constructor(stored: StoredCluster, around: ClusterSurroundings) {
+    this.stored = stored;
+    this.around = around;
+    this.clock = new Clock((byMs) => this.recording?.clockStepped(byMs));
+  }
+
+  get state(): Cluster {
+    const { id, name, endpoints, intervalMs, timeoutMs, record } = this.stored;
+    return {
+      id,
+      name,
+      endpoints:
+        this.poller?.endpoints.map((e) => ({ ...e.state })) ??
+        endpoints.map((url) => ({
+          url,
+          state: null,
+          sentence: null,
+          tookSeconds: null,
+          answeredAt: null,
+          workers: 0,
+        })),
+      intervalSeconds: intervalMs / 1000,
+      timeoutSeconds: timeoutMs / 1000,
+      record,
+      connected: this.poller !== null,
+      recording: this.recording?.store.meta.id ?? null,
+      stopped: this.stopped,
+    };
+  }
+
+  /** Begins to scrape; records at once where it is set to. `resume`: go on with this run instead of a new one. */
+  async connect(resume: StoredRun | null = null): Promise<void> {
+    await this.alone(() => {
+      if (this.poller) return;
+      let firstT = 0;
+      let origin = this.clock.now();
+      if (resume) {
+        const store = RunStore.open(resume.file);
+        const last = store.lastTick();
+        if (last) this.clock.notBefore(last.at + 1);
+        origin = store.meta.startedAt;
+        firstT = (last?.t ?? -1) + 1;
+        this.recording = this.startRecording(
+          store,
+          'The engine ended unexpectedly and was started again; the run goes on.',
+        );
+      }
+      const { endpoints, intervalMs, timeoutMs } = this.stored;
+      this.poller = new Poller({
+        urls: endpoints,
+        intervalMs,
+        timeoutMs,
+        clock: this.clock,
+        origin,
+        firstT,
+        onBatch: (batch) => this.take(batch),
+      });
+      this.poller.start();
+      this.put({ connected: true });
+    });
+    if (this.stored.record && !this.recording) await this.record(null);
+  }
+
+  async disconnect(): Promise<void> {
+    await this.stopRecording();
+    this.close();
+    this.put({ connected: false });
+  }
+
+  /** Ends scraping without saying that it should not go on at the next start. */
+  private close(): void {
+    this.poller?.stop();
+    this.poller = null;
+  }
+
+  /** The engine ends: the run is closed, the cluster comes back at the next start. */
+  async end(): Promise<void> {
+    await this.stopRecording();
+    this.close();
+  }
+
+  put(change: Partial<StoredCluster>): void {
+    this.stored = { ...this.stored, ...change };
+    this.around.library.putCluster(this.stored);
+    this.around.changed('clusters');
+  }
+
+  /** A new run begins. Throws `bad-input` where the cluster is not connected or records already. */
+  record(name: string | null, file: string | null = null): Promise<StoredRun> {
+    return this.alone(() => {
+      if (!this.poller)
+        throw new EngineError('bad-input', `${this.stored.name} is not connected. Connect it first.`);
+      if (this.recording)
+        throw new EngineError(
+          'bad-input',
+          `${this.stored.name} is being recorded already. Stop that run first.`,
+        );
+      const startedAt = this.clock.now();
+      const { id: cluster, name: clusterName, intervalMs, timeoutMs, endpoints } = this.stored;
+      const id = randomUUID();
+      const meta = {
+        id,
+        name: name?.trim() || `${clusterName} ${localStamp(startedAt)}`,
+        cluster,
+        clusterName,
+        startedAt,
+        intervalMs,
+        timeoutMs,
+        appVersion: this.around.version,
+      };
+      const store = RunStore.create(
+        file ?? path.join(this.around.runsFolder, `${id}.sqlite`),
+        meta,
+        endpoints,
+      );
+      this.recording = this.startRecording(store);
+      this.stopped = null;
+      this.poller.regrid(startedAt, 0);
+      const run: StoredRun = {
+        id,
+        file: store.file,
+        name: meta.name,
+        cluster,
+        cluster_name: clusterName,
+        state: 'recording',
+        started: startedAt,
+        ended: null,
+        interval_ms: intervalMs,
+        endpoints: endpoints.length,
+        workers: 0,
+        ticks: 0,
+        bytes: null,
+        generation_tokens: null,
+      };
+      this.around.library.putRun(run);
+      this.around.changed('clusters');
+      this.around.changed('runs');
+      return run;
+    });
+  }
+
+  /** Ends the run and closes its file; null where none was being recorded. */
+  stopRecording(): Promise<StoredRun | null> {
+    return this.alone(async () => {
+      const { recording } = this;
+      if (!recording) return null;
+      this.recording = null;
+      const { generationTokens } = await recording.end();
+      const run = this.summarise(recording, { state: 'ended', generation_tokens: generationTokens });
+      this.around.changed('clusters');
+      this.around.changed('runs');
+      return run;
+    });
+  }
+
+  rename(name: string): void {
+    this.recording?.store.rename(name);
+  }
+
+  private startRecording(store: RunStore, resumed?: string): Recording {
+    return new Recording({
+      store,
+      urls: this.stored.endpoints,
+      reader: this.around.reader,
+      now: () => this.clock.now(),
+      onFault: (error) => void this.fault(error),
+      ...(resumed === undefined ? {} : { resumed }),
+    });
+  }
+
+  private take(batch: Batch): void {
+    const { recording } = this;
+    recording?.take(batch);
+    if (recording && batch.at - this.summaryAt > 10_000) {
+      this.summaryAt = batch.at;
+      this.summarise(recording, {});
+    }
+    const answered = this.poller?.endpoints.filter((e) => e.state.state === 'ok').length ?? 0;
+    this.around.ticked({
+      cluster: this.stored.id,
+      run: this.recording?.store.meta.id ?? null,
+      t: batch.t,
+      at: batch.at,
+      answered,
+      endpoints: this.stored.endpoints.length,
+      workers: recording?.book.count ?? 0,
+    });
+  }
+
+  /** Writing failed. What was written stays; the sentence stays with the cluster until the next recording. */
+  private async fault(error: unknown): Promise<void> {
+    const sentence = `Recording stopped: ${sentenceOf(error)}`;
+    this.around.report(sentence);
+    this.stopped = sentence;
+    try {
+      await this.stopRecording();
+    } catch (again) {
+      this.recording = null;
+      this.around.report(sentenceOf(again));
+      this.around.changed('clusters');
+    }
+  }
+
+  /** Brings the list of runs up to date. */
+  private summarise(recording: Recording, change: Partial<StoredRun>): StoredRun | null {
+    const { store } = recording;
+    const run = this.around.library.run(store.meta.id);
+    if (!run) return null;
+    const now: StoredRun = {
+      ...run,
+      name: store.meta.name,
+      ended: recording.lastAt,
+      ticks: store.ticks,
+      workers: store.workers,
+      bytes: fileBytes(store.file),
+      ...change,
+    };
+    this.around.library.putRun(now);
+    return now;
+  }
+
+  private alone<T>(work: () => T | Promise<T>): Promise<T> {
+    const next = this.busy.then(work, work);
+    this.busy = next.catch(() => undefined);
+    return next;
+  }
+}
+
+/** With what its WAL still holds; null where it is gone. */
+export function fileBytes(file: string): number | null {
+  const size = (name: string) => (fs.existsSync(name) ? fs.statSync(name).size : 0);
+  return fs.existsSync(file) ? size(file) + size(`${file}-wal`) : null;
+}
+
+/** `2026-11-30 09:02`, local: the default name's end. */
+function localStamp(at: number): string {
+  const d = new Date(at);
+  const two = (n: number) => String(n).padStart(2, '0');
+  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}`;
+}

@@ -1,0 +1,296 @@
+/**
+ * The engine: createEngine(options) gives the contract's methods, each a few lines over the files below. Owns the data
+ * folder (one engine a folder), the clusters at work and the reading thread.
+ */
+import { randomUUID } from 'node:crypto';
+import { EventEmitter } from 'node:events';
+import fs from 'node:fs';
+import path from 'node:path';
+import type { ClusterInput, Events, Implementation, RunSummary } from './api.ts';
+import { endpointName, endpointUrls } from './addresses.ts';
+import { metrics } from './catalogue.ts';
+import { checkUrl } from './check.ts';
+import { ClusterAtWork, fileBytes } from './cluster.ts';
+import { EngineError, sentenceOf } from './errors.ts';
+import { Library, lockFolder, refuseRemoteFolder, type StoredRun } from './library.ts';
+import { startReader } from './reader-thread.ts';
+import { rollUpRun } from './recording.ts';
+import { RunStore } from './store.ts';
+
+export interface EngineOptions {
+  dataFolder: string;
+  version: string;
+  /** Started again after it died under the app: runs that were being written go on. */
+  resume?: boolean;
+  /** Scrape nothing by itself: for a call that only reads. */
+  idle?: boolean;
+  /** What a person should see. */
+  report?: (sentence: string) => void;
+}
+
+export interface Engine {
+  methods: Implementation;
+  on: <E extends keyof Events>(event: E, listener: (data: Events[E]) => void) => () => void;
+  /** As addCluster, but into a file of the caller's. */
+  recordInto(clusterId: string, file: string): Promise<RunSummary>;
+  /** Closes runs and files. */
+  close(): Promise<void>;
+}
+
+/** Throws `folder-locked`, `folder-remote`, or what library.db says of itself. */
+export async function createEngine(options: EngineOptions): Promise<Engine> {
+  const { dataFolder, version, report = (s) => console.error(s) } = options;
+  fs.mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
+  refuseRemoteFolder(dataFolder);
+  const lock = lockFolder(dataFolder);
+  const library = new Library(dataFolder);
+  const reader = startReader((error) => report(`The reading thread ended: ${sentenceOf(error)}`));
+  const events = new EventEmitter();
+  events.setMaxListeners(0);
+  const emit = <E extends keyof Events>(event: E, data: Events[E]) => void events.emit(event, data);
+  const around = {
+    library,
+    reader: reader.calls,
+    runsFolder: path.join(dataFolder, 'runs'),
+    version,
+    ticked: (data: Events['ticked']) => emit('ticked', data),
+    changed: (what: 'clusters' | 'runs') => emit('changed', { what }),
+    report,
+  };
+  const clusters = new Map<string, ClusterAtWork>();
+  /** Ended runs whose rollups are being made, so that none is made twice. */
+  const rolling = new Map<string, Promise<void>>();
+
+  const clusterOf = (id: string): ClusterAtWork => {
+    const cluster = clusters.get(id);
+    if (!cluster) throw new EngineError('not-found', 'This cluster is not there any more.');
+    return cluster;
+  };
+  const runOf = (id: string): StoredRun => {
+    const run = library.run(id);
+    if (!run) throw new EngineError('not-found', `No run "${id}" in ${dataFolder}.`);
+    return run;
+  };
+
+  /** Closes what a crash left open: its WAL is folded in, its last tick is its end. */
+  const closeUnexpected = (run: StoredRun) => {
+    const now: StoredRun = { ...run, state: 'ended-unexpectedly' };
+    try {
+      const store = RunStore.open(run.file);
+      const last = store.lastTick();
+      now.ended = last?.at ?? null;
+      now.ticks = store.ticks;
+      now.workers = store.workers;
+      store.close(last?.at ?? run.started);
+    } catch (error) {
+      report(sentenceOf(error));
+    }
+    now.bytes = fileBytes(run.file);
+    library.putRun(now);
+  };
+
+  /** Makes missing rollups of a run that is not being written (a crash, a new formula) before it is shown. */
+  const readyToRead = (run: StoredRun): Promise<void> => {
+    if (run.state === 'recording') return Promise.resolve();
+    let work = rolling.get(run.id);
+    if (!work) {
+      work = (async () => {
+        const store = RunStore.open(run.file);
+        try {
+          await rollUpRun(store, reader.calls, Infinity);
+        } finally {
+          store.close(run.ended ?? run.started);
+        }
+      })();
+      rolling.set(run.id, work);
+      work.catch(() => rolling.delete(run.id));
+    }
+    return work;
+  };
+
+  const methods: Implementation = {
+    info: () => ({ version, dataFolder, pid: process.pid, freeBytes: freeBytes(dataFolder) }),
+    // what a metric is made of is the engine's business
+    catalogue: () =>
+      metrics.map(({ id, title, kind, unit, fleet, shown, about }) => ({
+        id,
+        title,
+        kind,
+        unit,
+        fleet,
+        shown,
+        about,
+      })),
+
+    preferences: () => library.preferences(),
+    setPreference: (key, value) => library.setPreference(text(key, 'A preference key'), value),
+
+    listClusters: () => [...clusters.values()].map((c) => c.state),
+    addCluster: async (input) => {
+      const cluster = new ClusterAtWork(storedCluster(input), around);
+      clusters.set(cluster.stored.id, cluster);
+      await cluster.connect();
+      return cluster.state;
+    },
+    removeCluster: async (id) => {
+      const cluster = clusterOf(id);
+      await cluster.disconnect();
+      clusters.delete(id);
+      library.removeCluster(id);
+      emit('changed', { what: 'clusters' });
+    },
+    connectCluster: async (id) => {
+      await clusterOf(id).connect();
+      return clusterOf(id).state;
+    },
+    disconnectCluster: async (id) => {
+      await clusterOf(id).disconnect();
+      return clusterOf(id).state;
+    },
+    setRecord: (id, record) => {
+      clusterOf(id).put({ record: record === true });
+      return clusterOf(id).state;
+    },
+
+    startRecording: async (id, name) => summary(await clusterOf(id).record(name)),
+    stopRecording: async (id) => {
+      const run = await clusterOf(id).stopRecording();
+      if (!run) throw new EngineError('bad-input', 'Nothing is being recorded there.');
+      return summary(run);
+    },
+
+    listRuns: () => library.runs().map(summary),
+    renameRun: async (id, name) => {
+      const run = { ...runOf(id), name: text(name, 'A run needs a name') };
+      if (run.state === 'recording') clusters.get(run.cluster)?.rename(run.name);
+      else {
+        await readyToRead(run);
+        const store = RunStore.open(run.file);
+        store.rename(run.name);
+        store.close(run.ended ?? run.started);
+      }
+      library.putRun(run);
+      emit('changed', { what: 'runs' });
+      return summary(run);
+    },
+    getRun: async (id, signal) => {
+      const run = runOf(id);
+      await readyToRead(run);
+      const contents = await reader.calls.contents(run.file, signal);
+      const { firstAt, lastAt, ...rest } = contents;
+      return {
+        ...summary(run),
+        ...rest,
+        workers: contents.workerList.length,
+        firstAt: firstAt ?? run.started,
+        lastAt: lastAt ?? run.started,
+      };
+    },
+    events: (id, from, to, signal) => reader.calls.events(runOf(id).file, from, to, signal),
+    timelines: async (query, signal) => {
+      const run = runOf(query.run);
+      await readyToRead(run);
+      return reader.calls.timelines(run.file, query, signal);
+    },
+    statistics: (query, signal) => reader.calls.statistics(runOf(query.run).file, query, signal),
+
+    check: (address, signal) => checkUrl(address, signal),
+  };
+
+  const recording = library.runs().filter((run) => run.state === 'recording');
+  if (!options.resume) recording.forEach(closeUnexpected);
+  for (const stored of library.clusters()) {
+    const cluster = new ClusterAtWork(stored, around);
+    clusters.set(stored.id, cluster);
+    if (!stored.connected || options.idle) continue;
+    const run = options.resume ? recording.find((r) => r.cluster === stored.id) : undefined;
+    try {
+      await cluster.connect(run ?? null);
+    } catch (error) {
+      // the run cannot go on (its file is damaged or gone): what is there stays, and a new one begins
+      report(sentenceOf(error));
+      if (run) closeUnexpected(run);
+      await cluster.connect();
+    }
+  }
+  if (options.resume)
+    for (const run of recording)
+      if (![...clusters.values()].some((c) => c.state.recording === run.id)) closeUnexpected(run);
+
+  return {
+    methods,
+    on: (event, listener) => {
+      events.on(event, listener);
+      return () => events.off(event, listener);
+    },
+    recordInto: async (id, file) => summary(await clusterOf(id).record(null, file)),
+    close: async () => {
+      for (const cluster of clusters.values()) await cluster.end();
+      await Promise.allSettled(rolling.values());
+      await reader.close();
+      library.close();
+      lock.release();
+    },
+  };
+}
+
+const summary = (r: StoredRun): RunSummary => ({
+  id: r.id,
+  name: r.name,
+  clusterId: r.cluster,
+  clusterName: r.cluster_name,
+  state: r.state,
+  startedAt: r.started,
+  endedAt: r.ended,
+  intervalSeconds: r.interval_ms / 1000,
+  endpoints: r.endpoints,
+  workers: r.workers,
+  ticks: r.ticks,
+  file: r.file,
+  bytes: r.bytes,
+  generationTokens: r.generation_tokens,
+});
+
+/** What came from outside as a cluster, checked. Throws `bad-input`. */
+function storedCluster(input: ClusterInput) {
+  const endpoints = endpointUrls(text(input.addresses, 'Addresses'));
+  const seconds = (
+    value: number | undefined,
+    otherwise: number,
+    least: number,
+    most: number,
+    what: string,
+  ) => {
+    const given = value ?? otherwise;
+    if (typeof given !== 'number' || !(given >= least && given <= most))
+      throw new EngineError('bad-input', `${what} must lie between ${least} and ${most} s.`);
+    return Math.round(given * 1000);
+  };
+  const name = typeof input.name === 'string' ? input.name.trim().slice(0, 200) : '';
+  return {
+    id: randomUUID(),
+    name: name || endpointName(endpoints[0]!),
+    endpoints,
+    intervalMs: seconds(input.intervalSeconds, 1, 0.2, 60, 'The interval'),
+    timeoutMs: seconds(input.timeoutSeconds, 5, 0.1, 120, 'The time-out'),
+    record: input.record !== false,
+    connected: true,
+    added: Date.now(),
+  };
+}
+
+/** A string that says something; everything over the wire is unknown until looked at. */
+function text(value: unknown, what: string): string {
+  if (typeof value !== 'string' || value.trim() === '')
+    throw new EngineError('bad-input', `${what} is missing.`);
+  return value.trim();
+}
+
+function freeBytes(folder: string): number | null {
+  try {
+    const { bavail, bsize } = fs.statfsSync(folder);
+    return bavail * bsize;
+  } catch {
+    return null; // nothing that anybody waits for
+  }
+}

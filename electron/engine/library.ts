@@ -1,0 +1,177 @@
+/**
+ * What outlives a run: clusters, preferences and the list of runs, in library.db of the data folder; and the lock that
+ * lets one engine write there at a time. Run files themselves are store.ts' work.
+ */
+import fs from 'node:fs';
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import type { RunState } from './api.ts';
+import { EngineError } from './errors.ts';
+import { LIBRARY_APPLICATION_ID, librarySteps, upgrade } from './schema.ts';
+import { asEngineError, openForWriting } from './store.ts';
+
+export interface StoredCluster {
+  id: string;
+  name: string;
+  endpoints: string[];
+  intervalMs: number;
+  timeoutMs: number;
+  record: boolean;
+  /** Whether it was being scraped when the engine last knew. */
+  connected: boolean;
+  added: number;
+}
+
+export interface StoredRun {
+  id: string;
+  file: string;
+  name: string;
+  cluster: string;
+  cluster_name: string;
+  state: RunState;
+  started: number;
+  ended: number | null;
+  interval_ms: number;
+  endpoints: number;
+  workers: number;
+  ticks: number;
+  bytes: number | null;
+  generation_tokens: number | null;
+}
+
+/** Filesystems on which SQLite's WAL is unsafe, since its shared memory is not shared: magic numbers of statfs(2). */
+const remote = new Map([
+  [0x6969, 'NFS'],
+  [0xff534d42, 'CIFS'],
+  [0xfe534d42, 'SMB'],
+  [0x517b, 'SMB'],
+  [0x0bd00bd0, 'Lustre'],
+  [0x47504653, 'GPFS'],
+  [0x19830326, 'BeeGFS'],
+  [0x00c36400, 'Ceph'],
+  [0x01021997, '9P'],
+]);
+
+/** Throws `folder-remote` where the folder lies on a network filesystem; `kind` is given by tests. */
+export function refuseRemoteFolder(folder: string, kind = fs.statfsSync(folder).type): void {
+  const name = remote.get(kind);
+  if (name)
+    throw new EngineError(
+      'folder-remote',
+      `${folder} lies on a network filesystem (${name}), where SQLite files can be damaged. Choose a local disk with --data DIR.`,
+    );
+}
+
+export interface FolderLock {
+  release(): void;
+}
+
+/** One engine a data folder. A lock of SQLite's own: it dies with the process, however that ends. */
+export function lockFolder(folder: string): FolderLock {
+  const db = new Database(path.join(folder, 'lock'), { timeout: 0 });
+  try {
+    db.pragma('journal_mode = DELETE');
+    db.exec('BEGIN EXCLUSIVE');
+  } catch (error) {
+    db.close();
+    if (error instanceof Database.SqliteError && error.code.startsWith('SQLITE_BUSY'))
+      throw new EngineError(
+        'folder-locked',
+        `Another vLLM Scope records into ${folder}. Use that one, or give this one a folder of its own with --data DIR.`,
+      );
+    throw error;
+  }
+  return { release: () => db.close() };
+}
+
+export class Library {
+  private readonly db: Database.Database;
+
+  constructor(folder: string) {
+    const file = path.join(folder, 'library.db');
+    try {
+      this.db = openForWriting(file);
+      this.db.pragma('synchronous = FULL');
+      this.db.pragma('wal_autocheckpoint = 1000');
+      upgrade(this.db, librarySteps, LIBRARY_APPLICATION_ID, file);
+    } catch (error) {
+      throw asEngineError(error, file);
+    }
+  }
+
+  clusters(): StoredCluster[] {
+    const rows = this.db.prepare('SELECT * FROM cluster ORDER BY added').all() as Record<string, unknown>[];
+    return rows.map((r) => ({
+      id: r.id as string,
+      name: r.name as string,
+      endpoints: JSON.parse(r.endpoints as string) as string[],
+      intervalMs: r.interval_ms as number,
+      timeoutMs: r.timeout_ms as number,
+      record: r.record === 1,
+      connected: r.connected === 1,
+      added: r.added as number,
+    }));
+  }
+
+  putCluster(c: StoredCluster): void {
+    this.db
+      .prepare(
+        `INSERT OR REPLACE INTO cluster(id, name, endpoints, interval_ms, timeout_ms, record, connected, added)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+      )
+      .run(
+        c.id,
+        c.name,
+        JSON.stringify(c.endpoints),
+        c.intervalMs,
+        c.timeoutMs,
+        Number(c.record),
+        Number(c.connected),
+        c.added,
+      );
+  }
+
+  removeCluster(id: string): void {
+    this.db.prepare('DELETE FROM cluster WHERE id = ?').run(id);
+  }
+
+  preferences(): Record<string, unknown> {
+    const rows = this.db.prepare('SELECT key, value FROM preference').all() as {
+      key: string;
+      value: string;
+    }[];
+    return Object.fromEntries(rows.map((r) => [r.key, JSON.parse(r.value) as unknown]));
+  }
+
+  setPreference(key: string, value: unknown): void {
+    if (value === null || value === undefined)
+      this.db.prepare('DELETE FROM preference WHERE key = ?').run(key);
+    else
+      this.db
+        .prepare('INSERT OR REPLACE INTO preference(key, value) VALUES (?, ?)')
+        .run(key, JSON.stringify(value));
+  }
+
+  /** Newest first. */
+  runs(): StoredRun[] {
+    return this.db.prepare('SELECT * FROM run ORDER BY started DESC').all() as StoredRun[];
+  }
+
+  run(id: string): StoredRun | undefined {
+    return this.db.prepare('SELECT * FROM run WHERE id = ?').get(id) as StoredRun | undefined;
+  }
+
+  putRun(r: StoredRun): void {
+    const names = Object.keys(r);
+    this.db
+      .prepare(
+        `INSERT OR REPLACE INTO run(${names.join(', ')}) VALUES (${names.map((n) => `:${n}`).join(', ')})`,
+      )
+      .run(r);
+  }
+
+  close(): void {
+    this.db.pragma('wal_checkpoint(TRUNCATE)');
+    this.db.close();
+  }
+}

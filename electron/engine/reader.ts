@@ -1,0 +1,205 @@
+/**
+ * The reading end: a worker thread with read-only connections to run files. Every read of the page runs here, in
+ * slices of about 50 ms between which other calls and cancels come through, so that a scrape is never late.
+ * Started by reader-thread.ts.
+ */
+import fs from 'node:fs';
+import { parentPort } from 'node:worker_threads';
+import Database from 'better-sqlite3';
+import type { MetricStatistics, RunEvent, StatisticsQuery, TimelineQuery, Timelines, Worker } from './api.ts';
+import { metrics } from './catalogue.ts';
+import { EngineError } from './errors.ts';
+import * as queries from './queries.ts';
+import { answerCalls, type Frame } from './rpc.ts';
+import { RUN_APPLICATION_ID, runSteps } from './schema.ts';
+import { statistics, temporaryTables } from './statistics.ts';
+import { asEngineError, readMeta } from './store.ts';
+import { rollUp, timelines, totalOf, type RolledSlice, type RunFile } from './timelines.ts';
+import type { Width } from './vectors.ts';
+
+/** What a run file tells of itself. */
+export interface RunContents {
+  workerList: Worker[];
+  endpointList: string[];
+  firstAt: number | null;
+  lastAt: number | null;
+  ticks: number;
+  metrics: string[];
+}
+
+/** The calls of the thread. `file` is a path. */
+export interface ReaderCalls {
+  contents(file: string, signal?: AbortSignal): Promise<RunContents>;
+  events(file: string, from: number, to: number, signal?: AbortSignal): Promise<RunEvent[]>;
+  timelines(file: string, query: TimelineQuery, signal?: AbortSignal): Promise<Timelines>;
+  statistics(file: string, query: StatisticsQuery, signal?: AbortSignal): Promise<MetricStatistics[]>;
+  rollUp(file: string, width: Width, settledAt: number, signal?: AbortSignal): Promise<RolledSlice>;
+  /** Reset-aware generation tokens of the whole run; null: none. */
+  generationTokens(file: string, signal?: AbortSignal): Promise<number | null>;
+  /** Throws `file-damaged` where SQLite's quick check finds a fault. */
+  check(file: string, signal?: AbortSignal): Promise<void>;
+  /** Lets go of the file. */
+  release(file: string): Promise<void>;
+}
+
+const OPEN_FILES = 8;
+
+interface Opened {
+  db: Database.Database;
+  statements: Map<string, Database.Statement>;
+  intervalMs: number;
+  timeoutMs: number;
+  startedAt: number;
+}
+
+const opened = new Map<string, Opened>();
+
+function open(file: string): Opened {
+  const known = opened.get(file);
+  if (known) {
+    // the longest unused is let go first
+    opened.delete(file);
+    opened.set(file, known);
+    return known;
+  }
+  if (!fs.existsSync(file)) throw new EngineError('not-found', `${file} is gone.`);
+  const db = new Database(file, { readonly: true });
+  try {
+    if (db.pragma('application_id', { simple: true }) !== RUN_APPLICATION_ID)
+      throw new EngineError('file-foreign', `${file} is no run of vLLM Scope.`);
+    const version = db.pragma('user_version', { simple: true }) as number;
+    if (version !== runSteps.length)
+      throw new EngineError(
+        version > runSteps.length ? 'file-newer' : 'bad-input',
+        version > runSteps.length
+          ? `${file} was written by a newer vLLM Scope (schema ${version}, this one knows ${runSteps.length}). Update vLLM Scope to open it.`
+          : `${file} has an older schema and was not upgraded.`,
+      );
+    db.pragma('temp_store = MEMORY');
+    db.pragma('cache_size = -32768');
+    db.exec(temporaryTables);
+    const { intervalMs, timeoutMs, startedAt } = readMeta(db, file);
+    const entry = { db, statements: new Map<string, Database.Statement>(), intervalMs, timeoutMs, startedAt };
+    opened.set(file, entry);
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+  for (const [other, { db: old }] of opened) {
+    if (opened.size <= OPEN_FILES) break;
+    opened.delete(other);
+    old.close();
+  }
+  return opened.get(file)!;
+}
+
+function runFile(file: string, signal: AbortSignal | undefined): RunFile {
+  const first = open(file);
+  const all = <Row>(sql: string, params?: Record<string, unknown>): Row[] => {
+    const { db, statements } = open(file); // another call may have let it go in between
+    let statement = statements.get(sql);
+    if (!statement) statements.set(sql, (statement = db.prepare(sql)));
+    if (statement.reader) return (params ? statement.all(params) : statement.all()) as Row[];
+    if (params) statement.run(params);
+    else statement.run();
+    return [];
+  };
+  const workers = all<{ n: number }>('SELECT coalesce(max(w), -1) + 1 AS n FROM worker')[0]!.n;
+  const { intervalMs, timeoutMs, startedAt } = first;
+  return {
+    all,
+    workers,
+    intervalMs,
+    timeoutMs,
+    startedAt,
+    async breathe() {
+      await new Promise<void>((resolve) => setImmediate(resolve));
+      if (signal?.aborted) throw new EngineError('cancelled', 'Cancelled.');
+    },
+  };
+}
+
+function contents(run: RunFile): RunContents {
+  const span = run.all<{ first: number | null; last: number | null; n: number }>(
+    'SELECT min(at) AS first, max(at) AS last, count(*) AS n FROM tick',
+  )[0]!;
+  const present = new Set(
+    run.all<{ metric: string }>('SELECT DISTINCT metric FROM series').map((r) => r.metric),
+  );
+  const rows = run.all<Record<string, unknown>>(queries.workerList);
+  return {
+    workerList: rows.map((r) => ({
+      w: r.w as number,
+      name: `w${r.w as number}`,
+      endpoint: r.url as string,
+      engine: r.engine as string,
+      model: r.model as string,
+      replica: r.replica as string,
+      labels: JSON.parse(r.labels as string) as Record<string, string>,
+      firstAt: r.first_at as number,
+      several: r.several !== null,
+    })),
+    endpointList: run.all<{ url: string }>('SELECT url FROM endpoint ORDER BY e').map((r) => r.url),
+    firstAt: span.first,
+    lastAt: span.last,
+    ticks: span.n,
+    metrics: metrics.filter((m) => m.of.every((c) => present.has(c))).map((m) => m.id),
+  };
+}
+
+/** Errors of SQLite become ours, so that a damaged file is one sentence and not a bug. */
+const guarded = async <T>(file: string, work: () => T | Promise<T>): Promise<T> => {
+  try {
+    return await work();
+  } catch (error) {
+    throw asEngineError(error, file);
+  }
+};
+
+const calls: ReaderCalls = {
+  contents: (file, signal) => guarded(file, () => contents(runFile(file, signal))),
+  events: (file, from, to, signal) =>
+    guarded(file, () => runFile(file, signal).all<RunEvent>(queries.events, { from, to })),
+  timelines: (file, query, signal) => guarded(file, () => timelines(runFile(file, signal), query)),
+  statistics: (file, query, signal) => guarded(file, () => statistics(runFile(file, signal), query)),
+  rollUp: (file, width, settledAt, signal) =>
+    guarded(file, () => rollUp(runFile(file, signal), width, settledAt)),
+  generationTokens: (file, signal) =>
+    guarded(file, () => totalOf(runFile(file, signal), 'generation_tokens')),
+  check: (file, signal) =>
+    guarded(file, () => {
+      const found = runFile(file, signal).all<{ quick_check: string }>('PRAGMA quick_check(1)');
+      const fault = found[0]?.quick_check;
+      if (fault !== 'ok')
+        throw new EngineError(
+          'file-damaged',
+          `${file} is damaged (${fault}). Restore it from a copy, or delete it.`,
+        );
+    }),
+  release: async (file) => {
+    await Promise.resolve();
+    opened.get(file)?.db.close();
+    opened.delete(file);
+  },
+};
+
+const port = parentPort;
+if (!port) throw new Error('reader.ts runs as a worker thread');
+
+/** Float arrays and blobs go over without a copy. */
+function buffersOf(value: unknown, found: Set<ArrayBuffer> = new Set()): Set<ArrayBuffer> {
+  if (ArrayBuffer.isView(value)) {
+    // a Buffer may be a part of Node's shared pool, which must stay
+    if (value.buffer instanceof ArrayBuffer && value.byteLength === value.buffer.byteLength)
+      found.add(value.buffer);
+  } else if (typeof value === 'object' && value !== null)
+    for (const inner of Object.values(value)) buffersOf(inner, found);
+  return found;
+}
+
+const peer = answerCalls(
+  calls,
+  (frame) => port.postMessage(frame, [...buffersOf('result' in frame ? frame.result : null)]),
+  (bug) => console.error(bug),
+);
+port.on('message', (frame: Frame) => peer.receive(frame));

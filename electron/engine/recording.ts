@@ -1,0 +1,145 @@
+/**
+ * One run being written: from batches of a poller to rows, with the rollups that follow behind them. What fails while
+ * writing ends the recording with a sentence; what was written stays.
+ */
+import type { Batch } from './poll.ts';
+import type { ReaderCalls } from './reader.ts';
+import type { RunStore } from './store.ts';
+import { WIDTHS } from './vectors.ts';
+import { WorkerBook } from './workers.ts';
+
+export interface RecordingOptions {
+  store: RunStore;
+  urls: readonly string[];
+  reader: ReaderCalls;
+  now: () => number;
+  /** Writing failed: the recording has ended. */
+  onFault: (error: unknown) => void;
+  /** Goes on with a run that has rows: said as the beginning of a new stretch. */
+  resumed?: string;
+}
+
+/** How often what is not urgent is done: rollups, checkpoints. */
+const CHORES_MS = 10_000;
+
+export class Recording {
+  readonly store: RunStore;
+  readonly book: WorkerBook;
+  private readonly options: RecordingOptions;
+  private resumed: string | undefined;
+  private chores: NodeJS.Timeout;
+  private rolling: Promise<void> | null = null;
+  private ended = false;
+  lastAt: number | null;
+
+  constructor(options: RecordingOptions) {
+    this.options = options;
+    this.store = options.store;
+    this.resumed = options.resumed;
+    const remembered = options.resumed === undefined ? undefined : options.store.remembered();
+    this.book = new WorkerBook(options.urls, remembered);
+    this.lastAt = remembered?.lastTickAt ?? null;
+    this.chores = setInterval(() => void this.doChores(), CHORES_MS);
+  }
+
+  take(batch: Batch): void {
+    if (this.ended) return;
+    try {
+      if (this.resumed !== undefined) {
+        this.store.beginStretch(batch.t, batch.at, this.resumed);
+        this.resumed = undefined;
+      }
+      const changes = this.book.take(batch.t, batch.at, batch.answers);
+      const failed = batch.misses.map((m) => ({
+        endpoint: m.endpoint,
+        reason: m.reason,
+        detail: m.sentence,
+        asked: m.asked,
+      }));
+      this.store.write(
+        batch.t,
+        batch.at,
+        changes,
+        failed,
+        batch.answers.map((a) => a.endpoint),
+      );
+      this.lastAt = batch.at;
+    } catch (error) {
+      this.abandon();
+      this.options.onFault(error);
+    }
+  }
+
+  /** The wall clock was set back: said in the run. */
+  clockStepped(byMs: number): void {
+    const last = this.store.lastTick();
+    const seconds = Math.round(byMs / 1000);
+    this.store.writeEvents([
+      {
+        t: last?.t ?? 0,
+        at: this.options.now(),
+        kind: 'clock',
+        endpoint: null,
+        w: null,
+        detail: `The clock was set back by ${seconds.toLocaleString('en')} s; this run's times go on without that step.`,
+      },
+    ]);
+  }
+
+  private async doChores(): Promise<void> {
+    if (this.ended) return;
+    try {
+      this.store.checkpoint();
+      const { intervalMs, timeoutMs } = this.store.meta;
+      await this.rollUp(this.options.now() - timeoutMs - intervalMs);
+    } catch (error) {
+      if (!this.ended) this.options.onFault(error);
+    }
+  }
+
+  /** Rolls up what lies before `settledAt`; one at a time. */
+  private async rollUp(settledAt: number): Promise<void> {
+    while (this.rolling) await this.rolling;
+    this.rolling = rollUpRun(this.store, this.options.reader, settledAt, () => this.ended);
+    try {
+      await this.rolling;
+    } finally {
+      this.rolling = null;
+    }
+  }
+
+  private abandon(): void {
+    this.ended = true;
+    clearInterval(this.chores);
+  }
+
+  /** Ends the run: rolls up its tail and closes the file. Gives its generation tokens. */
+  async end(): Promise<{ generationTokens: number | null }> {
+    clearInterval(this.chores);
+    try {
+      if (!this.ended) await this.rollUp(Infinity);
+      return { generationTokens: await this.options.reader.generationTokens(this.store.file) };
+    } finally {
+      this.ended = true;
+      await this.options.reader.release(this.store.file);
+      this.store.close(this.lastAt ?? this.options.now());
+    }
+  }
+}
+
+/** Makes what rollups are missing before `settledAt` (Infinity: all). */
+export async function rollUpRun(
+  store: RunStore,
+  reader: ReaderCalls,
+  settledAt: number,
+  stopped: () => boolean = () => false,
+): Promise<void> {
+  const end = Math.min(settledAt, (store.lastTick()?.at ?? 0) + store.meta.timeoutMs + 600_000);
+  for (const width of WIDTHS)
+    for (let more = true; more;) {
+      const slice = await reader.rollUp(store.file, width, end);
+      if (stopped()) return;
+      store.writeRollups(width, slice.until, slice.buckets);
+      more = slice.more;
+    }
+}

@@ -1,0 +1,72 @@
+/**
+ * The engine that a command talks to: the one that runs on the data folder, found by its engine.json, otherwise one
+ * started for the call. Both give the same contract.
+ */
+import { WebSocket } from 'ws';
+import type { Events, Remote } from './api.ts';
+import { announced } from './data-folder.ts';
+import { createEngine, type EngineOptions } from './engine.ts';
+import { EngineError } from './errors.ts';
+import { createClient } from './rpc.ts';
+import { SUBPROTOCOL } from './server.ts';
+
+export interface UsedEngine {
+  methods: Remote;
+  on: <E extends keyof Events>(event: E, listener: (data: Events[E]) => void) => () => void;
+  /** Ends the connection, or the engine that was started for the call. */
+  close(): Promise<void>;
+}
+
+/** A connection to an engine on this machine. Rejects with `engine-gone` where none answers. */
+export function connectTo(port: number, token: string): Promise<UsedEngine> {
+  return new Promise((resolve, reject) => {
+    const socket = new WebSocket(`ws://127.0.0.1:${port}/ws`, [SUBPROTOCOL, token], {
+      perMessageDeflate: false,
+    });
+    const client = createClient((frame) => {
+      if (socket.readyState !== WebSocket.OPEN) throw new Error('closed');
+      socket.send(frame);
+    });
+    socket.on('open', () =>
+      resolve({
+        methods: client.methods,
+        on: (event, listener) => client.on(event, listener),
+        close: () => new Promise((done) => socket.once('close', () => done()).close()),
+      }),
+    );
+    socket.on('message', (data, isBinary) => {
+      const bytes = data as Buffer;
+      client.receive(isBinary ? bytes : bytes.toString('utf8'));
+    });
+    socket.on('close', () => client.gone());
+    socket.on('error', (error) =>
+      reject(new EngineError('engine-gone', `No engine answers on port ${port}: ${error.message}`)),
+    );
+  });
+}
+
+export async function useEngine(options: EngineOptions): Promise<UsedEngine> {
+  const running = announced(options.dataFolder);
+  if (running) {
+    try {
+      return await connectTo(running.port, running.token);
+    } catch {
+      // a dead one's announcement; the lock on the folder is what decides
+    }
+  }
+  const engine = await createEngine(options);
+  const call =
+    (method: (...args: unknown[]) => unknown) =>
+    async (...args: unknown[]) =>
+      await method(...args);
+  return {
+    methods: new Proxy({} as Remote, {
+      get: (_target, name) =>
+        Object.hasOwn(engine.methods, name)
+          ? call(Reflect.get(engine.methods, name) as (...args: unknown[]) => unknown)
+          : undefined,
+    }),
+    on: (event, listener) => engine.on(event, listener),
+    close: () => engine.close(),
+  };
+}

@@ -1,0 +1,99 @@
+/**
+ * The schemas of a run file and of library.db, as append-only lists of steps: step N takes a file from version N to
+ * N + 1 (`user_version`). A released step is never edited; docs/database.md explains every table.
+ */
+import type { Database } from 'better-sqlite3';
+import { EngineError } from './errors.ts';
+
+/** `PRAGMA application_id` of a run file: "vLSc". */
+export const RUN_APPLICATION_ID = 0x764c5363;
+/** ... and of library.db: "vLSl". */
+export const LIBRARY_APPLICATION_ID = 0x764c536c;
+
+/** Slots are multiplied by this in `sample.k`; so a run has at most this many workers. */
+export const WORKERS_MAX = 4096;
+
+export const runSteps: readonly string[] = [
+  `
+  CREATE TABLE meta(key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+  CREATE TABLE endpoint(
+    e INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, added INTEGER NOT NULL, removed INTEGER) STRICT;
+  CREATE TABLE worker(
+    w INTEGER PRIMARY KEY CHECK(w BETWEEN 0 AND 4095),
+    endpoint INTEGER NOT NULL REFERENCES endpoint(e), engine TEXT NOT NULL, model TEXT NOT NULL, replica TEXT NOT NULL,
+    labels TEXT NOT NULL, first INTEGER NOT NULL, removed INTEGER, created REAL, several INTEGER,
+    UNIQUE(endpoint, engine, model, replica)) STRICT;
+  CREATE TABLE stretch(first INTEGER PRIMARY KEY, began INTEGER NOT NULL, ended INTEGER) STRICT;
+  CREATE TABLE tick(t INTEGER PRIMARY KEY, at INTEGER NOT NULL) STRICT;
+  CREATE UNIQUE INDEX tick_at ON tick(at);
+  CREATE TABLE sample(
+    k INTEGER PRIMARY KEY, at INTEGER NOT NULL, took INTEGER NOT NULL, epoch INTEGER NOT NULL, back INTEGER,
+    running INTEGER, waiting INTEGER, waiting_capacity INTEGER, waiting_deferred INTEGER, swapped INTEGER,
+    kv_usage REAL, sleep_level INTEGER, block_size INTEGER, num_blocks INTEGER, process_start REAL,
+    prompt_tokens INTEGER, prompt_tokens_cached INTEGER, generation_tokens INTEGER,
+    prefix_queries INTEGER, prefix_hits INTEGER, external_queries INTEGER, external_hits INTEGER,
+    preemptions INTEGER,
+    success_stop INTEGER, success_length INTEGER, success_abort INTEGER, success_error INTEGER,
+    success_repetition INTEGER,
+    ttft_sum REAL, ttft_count INTEGER, itl_sum REAL, itl_count INTEGER, queue_sum REAL, queue_count INTEGER,
+    prefill_sum REAL, prefill_count INTEGER, decode_sum REAL, decode_count INTEGER, e2e_sum REAL, e2e_count INTEGER,
+    iteration_tokens_sum INTEGER, iteration_tokens_count INTEGER,
+    spec_drafts INTEGER, spec_draft_tokens INTEGER, spec_accepted_tokens INTEGER);
+  CREATE TABLE series(
+    metric TEXT NOT NULL, w INTEGER NOT NULL REFERENCES worker(w), first INTEGER NOT NULL, zero_at INTEGER,
+    PRIMARY KEY(metric, w)) STRICT, WITHOUT ROWID;
+  CREATE TABLE outage(
+    id INTEGER PRIMARY KEY, endpoint INTEGER NOT NULL REFERENCES endpoint(e),
+    first INTEGER NOT NULL, last INTEGER NOT NULL, began INTEGER NOT NULL, ended INTEGER NOT NULL,
+    reason TEXT NOT NULL, detail TEXT NOT NULL, count INTEGER NOT NULL) STRICT;
+  CREATE TABLE event(
+    id INTEGER PRIMARY KEY, t INTEGER NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL,
+    endpoint INTEGER REFERENCES endpoint(e), w INTEGER REFERENCES worker(w), detail TEXT NOT NULL) STRICT;
+  CREATE INDEX event_at ON event(at);
+  CREATE TABLE rolled(width INTEGER PRIMARY KEY, until INTEGER NOT NULL) STRICT;
+  CREATE TABLE vec(
+    id INTEGER PRIMARY KEY, workers INTEGER NOT NULL,
+    n BLOB NOT NULL, ms BLOB NOT NULL, sum BLOB NOT NULL, min BLOB NOT NULL, max BLOB NOT NULL
+  ) STRICT;
+  `,
+];
+
+export const librarySteps: readonly string[] = [
+  `
+  CREATE TABLE cluster(
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, endpoints TEXT NOT NULL, interval_ms INTEGER NOT NULL,
+    timeout_ms INTEGER NOT NULL, record INTEGER NOT NULL, connected INTEGER NOT NULL, added INTEGER NOT NULL) STRICT;
+  CREATE TABLE preference(key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+  CREATE TABLE run(
+    id TEXT PRIMARY KEY, file TEXT NOT NULL, name TEXT NOT NULL, cluster TEXT NOT NULL, cluster_name TEXT NOT NULL,
+    state TEXT NOT NULL CHECK(state IN ('recording', 'ended', 'ended-unexpectedly')),
+    started INTEGER NOT NULL, ended INTEGER, interval_ms INTEGER NOT NULL, endpoints INTEGER NOT NULL,
+    workers INTEGER NOT NULL, ticks INTEGER NOT NULL, bytes INTEGER, generation_tokens INTEGER) STRICT;
+  CREATE INDEX run_started ON run(started DESC);
+  `,
+];
+
+/**
+ * Brings a file up to the newest version, each step in a transaction of its own.
+ * Throws `file-foreign` for another application's file, `file-newer` for a newer version; a step that fails throws
+ * and leaves the file as that step found it.
+ */
+export function upgrade(db: Database, steps: readonly string[], applicationId: number, file: string): void {
+  const version = db.pragma('user_version', { simple: true }) as number;
+  const application = db.pragma('application_id', { simple: true }) as number;
+  const empty = version === 0 && db.prepare('SELECT count(*) FROM sqlite_schema').pluck().get() === 0;
+  if (!empty && application !== applicationId)
+    throw new EngineError('file-foreign', `${file} is an SQLite file, but not one of vLLM Scope's.`);
+  if (version > steps.length)
+    throw new EngineError(
+      'file-newer',
+      `${file} was written by a newer vLLM Scope (schema ${version}, this one knows ${steps.length}). Update vLLM Scope to open it.`,
+    );
+  for (let step = version; step < steps.length; step++) {
+    db.transaction(() => {
+      db.exec(steps[step]!);
+      db.pragma(`application_id = ${applicationId}`);
+      db.pragma(`user_version = ${step + 1}`);
+    })();
+  }
+}

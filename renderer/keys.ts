@@ -1,0 +1,169 @@
+/** Keys of the page. Single letters act only outside inputs and dialogs; Ctrl and Cmd keys everywhere. */
+import type { scope as pageScope } from './state.svelte.ts';
+
+type Scope = typeof pageScope;
+
+/** As the list of keys shows them. */
+export const keyList: [keys: string, does: string][] = [
+  ['← →', 'pan 10 %, with Shift 50 %; on a focused panel: crosshair by a tick'],
+  ['+ −', 'zoom'],
+  ['0', 'whole run'],
+  ['f End', 'follow the newest tick'],
+  ['↑ ↓ j k', 'panel above, below'],
+  ['Enter', 'panel fills the space, and back'],
+  ['p', 'panels'],
+  ['l', 'log axis of the panel (latencies)'],
+  ['s', 'order of the list of values'],
+  ['i Esc', 'isolate a worker; back'],
+  ['[ ]', 'sidebar, list of values'],
+  ['1', 'timelines'],
+  ['g r', 'all runs'],
+  ['Ctrl+N', 'add a cluster'],
+  ['?', 'this list'],
+];
+
+/** A first key of two, for a second. */
+let first: { key: string; at: number } | null = null;
+
+function typing(target: EventTarget | null): boolean {
+  if (!(target instanceof HTMLElement)) return false;
+  if (target instanceof HTMLInputElement) return target.type !== 'checkbox';
+  return target instanceof HTMLTextAreaElement || target.isContentEditable;
+}
+
+export function pressed(event: KeyboardEvent, scope: Scope) {
+  if (event.defaultPrevented) return;
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === 'n') {
+    event.preventDefault();
+    if (scope.selection.view !== 'empty') scope.over = 'add-cluster';
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === 'Escape') {
+    escape(event, scope);
+    return;
+  }
+  if (typing(event.target) || scope.over === 'add-cluster' || scope.over === 'keys' || scope.removing) return;
+  const chord = first && performance.now() - first.at < 1000 ? first.key + event.key : '';
+  first = null;
+  if (event.key === 'g') {
+    first = { key: 'g', at: performance.now() };
+    return;
+  }
+  if (chord === 'gr') scope.select({ view: 'runs' });
+  else if (!page(event.key, scope) && !onRun(event, scope)) return;
+  event.preventDefault();
+}
+
+function escape(event: KeyboardEvent, scope: Scope) {
+  // dialogs close themselves
+  if (document.querySelector('dialog[open]')) return;
+  const view = scope.run;
+  if (scope.over) scope.over = null;
+  else if (scope.sidebar === true) scope.sidebar = null;
+  else if (view && view.isolated.length > 0) view.isolated = [];
+  else if (view && view.filled !== null) view.filled = null;
+  else if (view && view.cursor !== null) view.cursor = null;
+  else return;
+  event.preventDefault();
+}
+
+function page(key: string, scope: Scope): boolean {
+  switch (key) {
+    case '?':
+      scope.over = 'keys';
+      return true;
+    case '[':
+      scope.toggleSidebar();
+      return true;
+    case ']':
+      scope.prefer('values', !scope.switchedOn('values'));
+      return true;
+    case '1': {
+      const recording = scope.shownCluster?.recording ?? scope.runs.find((r) => r.state === 'recording')?.id;
+      if (scope.selection.view !== 'run' && recording) scope.select({ view: 'run', id: recording });
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+function onRun(event: KeyboardEvent, scope: Scope): boolean {
+  const view = scope.run;
+  if (!view) return false;
+  const far = event.shiftKey ? 0.5 : 0.1;
+  switch (event.key) {
+    case 'ArrowLeft':
+      view.pan(-far);
+      return true;
+    case 'ArrowRight':
+      view.pan(far);
+      return true;
+    case '+':
+    case '=':
+      view.zoom(0.5, view.cursor ?? undefined);
+      return true;
+    case '-':
+    case '−':
+      view.zoom(2, view.cursor ?? undefined);
+      return true;
+    case '0':
+      view.setRange('whole');
+      return true;
+    case 'f':
+    case 'End':
+      view.follow();
+      return true;
+    case 'p':
+      scope.over = scope.over === 'panels' ? null : 'panels';
+      return true;
+    case 'l':
+      scope.toggleLog(view.run.clusterId, view.focus);
+      return true;
+    case 's':
+      scope.prefer('list-order', scope.preferred('list-order', 'value') === 'number' ? 'value' : 'number');
+      return true;
+    case 'i':
+      isolate(scope);
+      return true;
+    case 'j':
+    case 'ArrowDown':
+      return nextPanel(scope, 1);
+    case 'k':
+    case 'ArrowUp':
+      return nextPanel(scope, -1);
+    case 'Enter':
+      // on a button Enter presses it
+      if (event.target instanceof HTMLElement && event.target.closest('button, summary, input')) return false;
+      view.filled = view.filled === null ? view.focus : null;
+      return true;
+    default:
+      return false;
+  }
+}
+
+/** The worker whose row has the focus, otherwise the first of the list. */
+function isolate(scope: Scope) {
+  const view = scope.run;
+  const active = document.activeElement;
+  const row = active instanceof HTMLElement && active.dataset.worker !== undefined ? active : null;
+  const top = row ?? document.querySelector<HTMLElement>('[data-worker]');
+  const w = Number(top?.dataset.worker);
+  if (!view || !top || !Number.isInteger(w)) return;
+  if (row === null && view.isolated.length > 0) view.isolated = [];
+  else view.isolate(w, false);
+}
+
+function nextPanel(scope: Scope, by: number): boolean {
+  const view = scope.run;
+  if (!view || view.filled !== null || scope.over !== null) return false;
+  // in lists and menus the arrows belong to them
+  const active = document.activeElement;
+  if (active instanceof HTMLElement && active.closest('aside, nav, [role=dialog]')) return false;
+  const i = view.metrics.findIndex((m) => m.id === view.focus);
+  const next = view.metrics[Math.min(Math.max(i + by, 0), view.metrics.length - 1)];
+  if (!next) return false;
+  document.querySelector<HTMLElement>(`[data-metric="${next.id}"]`)?.focus();
+  return true;
+}

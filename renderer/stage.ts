@@ -1,0 +1,407 @@
+/**
+ * Draws the timelines of one run, at most once a frame: builds the scene from what the view holds, hands the lines to
+ * ECharts (only for charts that changed) and lets draw-*.ts paint the canvases under and over them. Knows no mouse
+ * (pointer.ts) and asks the engine nothing (run-view.svelte.ts).
+ */
+import type { MetricInfo } from '../electron/engine/api.ts';
+import { Chart, type ChartReading, type Line } from './chart.ts';
+import { clock } from './clock.ts';
+import { drawAxis, drawLanes, drawOverview } from './draw-frame.ts';
+import { drawOver, drawUnder } from './draw-panel.ts';
+import { blank, ink, px, rereadInk } from './ink.ts';
+import { newest, placeFrom, type Kept } from './kept.ts';
+import { Paints, points } from './lines.ts';
+import { extremes, farthest, linesUpTo, placeAt, placesIn, pointTime, timeAt, valueAt } from './reading.ts';
+import { linear, logarithmic, type Scale } from './scale.ts';
+import { opacityOf, plotBottom, plotTop, workerName, xOf, yOf, type PanelBox, type Scene } from './scene.ts';
+import { whole, type Span } from './span.ts';
+import type { RunView } from './run-view.svelte.ts';
+
+/** The elements that are drawn on, once all are there. */
+export interface Parts {
+  /** Holds all panels; scrolls in `scroll`. */
+  sheet: HTMLElement;
+  under: HTMLCanvasElement;
+  over: HTMLCanvasElement;
+  cross: HTMLCanvasElement;
+  lanes: HTMLCanvasElement;
+  axis: HTMLCanvasElement;
+  overview: HTMLCanvasElement;
+  /** The span being selected by dragging. */
+  chosen: HTMLElement;
+  /** The time at the crosshair. */
+  mark: HTMLElement;
+}
+
+interface Mounted {
+  chart: Chart;
+  element: HTMLElement;
+  box: HTMLElement;
+}
+
+interface LinesOf {
+  key: string;
+  lines: Line[];
+  points: PanelBox['points'];
+}
+
+export class Stage {
+  readonly view: RunView;
+  average = true;
+  logs: ReadonlySet<string> = new Set();
+  parts: Parts | null = null;
+  scene: Scene | null = null;
+  boxes: PanelBox[] = [];
+  /** The span being selected by dragging. */
+  selection: Span | null = null;
+  paints = new Paints();
+  /** Told when who is drawn in which colour changed: the list has their swatches. */
+  painted: () => void = () => undefined;
+  #charts = new Map<string, Mounted>();
+  #lines = new Map<string, LinesOf>();
+  #scales = new Map<string, Scale>();
+  #standing = new Map<string, number[]>();
+  #standingAt = 0;
+  #standingWindow: Span | null = null;
+  #frame = 0;
+  #crossFrame = 0;
+  #theme = 0;
+
+  constructor(view: RunView) {
+    this.view = view;
+    window.__charts = () => this.read();
+  }
+
+  read(): ChartReading[] {
+    return this.view.metrics.flatMap((m) => this.#charts.get(m.id)?.chart.read() ?? []);
+  }
+
+  mount(metric: string, box: HTMLElement, element: HTMLElement): () => void {
+    const mounted = { chart: new Chart(metric, element), element, box };
+    this.#charts.set(metric, mounted);
+    this.#lines.delete(metric);
+    this.requestDraw();
+    return () => {
+      mounted.chart.dispose();
+      if (this.#charts.get(metric) === mounted) this.#charts.delete(metric);
+    };
+  }
+
+  /** Colours or text size changed. */
+  restyle() {
+    rereadInk();
+    this.#theme++;
+    this.requestDraw();
+  }
+
+  requestDraw() {
+    this.#frame ||= requestAnimationFrame(() => {
+      this.#frame = 0;
+      this.#draw();
+    });
+  }
+
+  requestCross() {
+    if (this.#frame) return;
+    this.#crossFrame ||= requestAnimationFrame(() => {
+      this.#crossFrame = 0;
+      this.#drawCross();
+    });
+  }
+
+  close() {
+    cancelAnimationFrame(this.#frame);
+    cancelAnimationFrame(this.#crossFrame);
+    if (window.__charts) delete window.__charts;
+  }
+
+  /** Pixels from the sheet's left edge to the plots' edges. */
+  edges(): [number, number] {
+    const width = this.parts?.sheet.clientWidth ?? 0;
+    // names stand at the right ends wherever there is more than one worker: colour is never the only sign
+    const end = px('endgutter') * (this.view.run.workers > 1 ? 1.42 : 1);
+    return [px('head') + px('ygutter'), Math.max(px('head') + px('ygutter') + 50, width - end)];
+  }
+
+  // ---------------------------------------------------------------- the scene
+
+  #build(): boolean {
+    const { view, parts } = this;
+    const kept = view.kept;
+    if (!parts || !kept) return false;
+    const [x0, x1] = this.edges();
+    view.plotWidth = x1 - x0;
+    const window = view.window;
+    const [begin, end] = placesIn(kept, window.from, window.to);
+    const last = placeFrom(kept, window.to + 1) - 1;
+    const tail = view.recording && view.following && view.tail ? view.tail : null;
+    const many = Math.max(kept.workers, view.run.workers) > linesUpTo;
+    const scene: Scene = {
+      run: view.run,
+      events: view.events,
+      window,
+      x0,
+      x1,
+      kept,
+      begin,
+      end,
+      many,
+      average: many || this.average,
+      isolated: view.isolated,
+      paints: this.paints,
+      ends: tail ? { kept: tail, place: tail.places - 1 } : { kept, place: last },
+      liveAt: view.recording ? (newest(view.tail) ?? newest(kept)) : null,
+    };
+    this.scene = scene;
+    this.#chooseDrawn(scene);
+    this.boxes = view.metrics.flatMap((info) => this.#box(info, scene) ?? []);
+    return true;
+  }
+
+  /** Past 16 workers: who stands out, judged anew when the window changed, at most every 5 s while following. */
+  #chooseDrawn(s: Scene) {
+    if (!s.many) return;
+    const now = performance.now();
+    const w = this.#standingWindow;
+    const moved = w !== s.window && !(this.view.following && w && now - this.#standingAt < 5000);
+    const known = this.view.metrics.every((m) => this.#standing.has(m.id));
+    if (known && !moved) return;
+    this.#standingAt = now;
+    this.#standingWindow = s.window;
+    this.#standing.clear();
+    for (const m of this.view.metrics) {
+      const column = s.kept.columns.get(m.id);
+      this.#standing.set(m.id, column ? farthest(s.kept, column, s.begin, s.end, 3) : []);
+    }
+  }
+
+  #box(info: MetricInfo, s: Scene): PanelBox | null {
+    const mounted = this.#charts.get(info.id);
+    if (!mounted) return null;
+    const column = s.kept.columns.get(info.id) ?? null;
+    const peak = column ? extremes(s.kept, column, s.begin, s.end) : { high: 0, low: Infinity };
+    const before = this.view.following ? this.#scales.get(info.id) : undefined;
+    const scale = this.logs.has(info.id)
+      ? logarithmic(peak.low, peak.high)
+      : linear(info.unit, peak.high, before);
+    this.#scales.set(info.id, scale);
+    const all = s.many
+      ? [...new Set([...s.isolated, ...(this.#standing.get(info.id) ?? [])])]
+      : Array.from({ length: s.kept.workers }, (_, w) => w);
+    return {
+      info,
+      top: mounted.box.offsetTop,
+      height: mounted.box.offsetHeight,
+      plot: {
+        left: px('ygutter'),
+        right: this.#sheetWidth() - s.x1,
+        top: plotTop,
+        bottom: plotBottom,
+      },
+      scale,
+      column,
+      drawn: all,
+      points: new Map(),
+    };
+  }
+
+  #sheetWidth = () => this.parts?.sheet.clientWidth ?? 0;
+
+  #linesOf(p: PanelBox, s: Scene): LinesOf {
+    const key = [
+      this.view.version,
+      this.#theme,
+      s.average,
+      p.drawn.join(),
+      s.isolated.join(),
+      p.drawn.length,
+    ].join('|');
+    const before = this.#lines.get(p.info.id);
+    if (before?.key === key) return before;
+    const made: LinesOf = { key, lines: [], points: new Map() };
+    if (p.column) {
+      const k = s.kept;
+      for (const w of p.drawn) {
+        const paint = s.paints.of(w, k.workers);
+        if (!paint) continue;
+        const drawn = points(k, p.column, w, s.run.intervalSeconds);
+        const isolated = s.isolated.includes(w);
+        made.points.set(w, drawn);
+        made.lines.push({
+          name: workerName(s.run, w),
+          data: drawn.data,
+          colour: ink(paint.token),
+          width: isolated ? 2 : s.many ? 1.25 : 1.4,
+          dash: paint.dash,
+          opacity: opacityOf(s, w),
+          z: isolated ? 4 : 2,
+        });
+      }
+      if (s.average && k.workers > 1) {
+        const drawn = points(k, p.column, null, s.run.intervalSeconds);
+        made.points.set(null, drawn);
+        made.lines.push({
+          name: 'average',
+          data: drawn.data,
+          colour: ink('mean'),
+          width: s.many ? 1.75 : 1.25,
+          dash: s.many ? null : [6, 3],
+          opacity: s.many ? 1 : 0.85,
+          z: 3,
+        });
+      }
+    }
+    this.#lines.set(p.info.id, made);
+    return made;
+  }
+
+  // ---------------------------------------------------------------- drawing
+
+  #draw() {
+    if (!this.#build()) {
+      this.#clear();
+      return;
+    }
+    const { parts, scene: s } = this;
+    if (!parts || !s) return;
+    if (s.many) {
+      const drawn = this.boxes.flatMap((p) => p.drawn);
+      this.paints.assign([...new Set([...s.isolated, ...drawn])]);
+    }
+    for (const p of this.boxes) {
+      const mounted = this.#charts.get(p.info.id);
+      if (!mounted) continue;
+      const { lines, points } = this.#linesOf(p, s);
+      p.points = points;
+      mounted.chart.resize(mounted.element.clientWidth, mounted.element.clientHeight);
+      mounted.chart.draw(s.window, p.scale, p.plot, lines);
+    }
+    const width = this.#sheetWidth();
+    const height = parts.sheet.clientHeight;
+    const under = blank(parts.under, width, height);
+    if (under) for (const p of this.boxes) drawUnder(under, s, p);
+    const over = blank(parts.over, width, height);
+    if (over) this.boxes.forEach((p, i) => drawOver(over, s, p, i === 0));
+    const lanes = blank(parts.lanes, parts.lanes.clientWidth, parts.lanes.clientHeight);
+    if (lanes) drawLanes(lanes, s, 2);
+    const axis = blank(parts.axis, parts.axis.clientWidth, parts.axis.clientHeight);
+    if (axis) drawAxis(axis, s);
+    const overview = blank(parts.overview, parts.overview.clientWidth, parts.overview.clientHeight);
+    if (overview)
+      drawOverview(overview, s, whole(this.view.bounds), this.view.overview, parts.overview.clientHeight);
+    this.#drawCross();
+    this.painted();
+  }
+
+  #clear() {
+    const p = this.parts;
+    if (!p) return;
+    for (const canvas of [p.under, p.over, p.lanes, p.axis, p.overview])
+      blank(canvas, canvas.clientWidth, canvas.clientHeight);
+    p.mark.hidden = p.cross.hidden = p.chosen.hidden = true;
+  }
+
+  /**
+   * Alone while the pointer moves: the canvas is a narrow strip that is moved with the rule, since a change to a
+   * canvas of the sheet's size costs milliseconds where a processor draws.
+   */
+  #drawCross() {
+    const { parts, scene: s } = this;
+    if (!parts || !s) return;
+    this.#drawSelection(parts.chosen, s);
+    const at = this.view.cursor;
+    const i = at === null ? -1 : placeAt(s.kept, at);
+    const x = i < 0 ? -1 : Math.round(xOf(s, timeAt(s.kept, i)));
+    const hidden = i < 0 || x < s.x0 || x > s.x1;
+    parts.mark.hidden = parts.cross.hidden = hidden;
+    if (hidden) return;
+    const dots = this.#dots(s, i, x);
+    const reach = dots.reduce((far, d) => Math.max(far, Math.abs(d.x)), 0) + 5;
+    const half = Math.ceil(reach / 8) * 8;
+    const height = parts.sheet.clientHeight;
+    parts.cross.style.width = `${2 * half}px`;
+    parts.cross.style.transform = `translateX(${x - half}px)`;
+    const c = blank(parts.cross, 2 * half, height);
+    if (!c) return;
+    c.fillStyle = ink('cross');
+    c.fillRect(half, 0, 1, height);
+    c.strokeStyle = ink('surface');
+    for (const d of dots) {
+      c.globalAlpha = d.opacity;
+      c.fillStyle = d.colour;
+      c.beginPath();
+      c.arc(half + d.x + 0.5, d.y, 2.75, 0, 7);
+      c.fill();
+      c.stroke();
+    }
+    parts.mark.textContent = clock(timeAt(s.kept, i));
+    parts.mark.style.transform = `translateX(clamp(${s.x0}px, ${x}px - 50%, ${s.x1}px - 100%))`;
+  }
+
+  /** Where the lines are at a place, beside the rule: workers are scraped a little apart. */
+  #dots(s: Scene, i: number, x: number) {
+    return this.boxes.flatMap((p) =>
+      p.drawn.flatMap((w) => {
+        const v = p.column ? valueAt(s.kept, p.column, w, i) : NaN;
+        const own = xOf(s, pointTime(s.kept, w, i));
+        if (Number.isNaN(v) || own < s.x0 || own > s.x1) return [];
+        const colour = ink(s.paints.of(w, s.kept.workers)?.token ?? 'text-3');
+        return [{ x: own - x, y: yOf(p, v), colour, opacity: opacityOf(s, w) }];
+      }),
+    );
+  }
+
+  #drawSelection(element: HTMLElement, s: Scene) {
+    element.hidden = this.selection === null;
+    if (!this.selection) return;
+    const a = Math.max(s.x0, xOf(s, this.selection.from));
+    const b = Math.min(s.x1, xOf(s, this.selection.to));
+    element.style.left = `${a}px`;
+    element.style.width = `${Math.max(1, b - a)}px`;
+  }
+
+  // ---------------------------------------------------------------- reading back
+
+  timeOf(x: number): number {
+    const [x0, x1] = this.edges();
+    const { from, to } = this.view.window;
+    return from + ((x - x0) / (x1 - x0)) * (to - from);
+  }
+
+  /** The worker whose line is nearest to a point, within `reach` pixels up or down. */
+  workerNear(x: number, y: number, reach: number): number | null {
+    const s = this.scene;
+    const p = this.boxes.find((b) => y >= b.top && y < b.top + b.height);
+    if (!s || !p?.column) return null;
+    const i = placeAt(s.kept, this.timeOf(x));
+    let best: number | null = null;
+    let least = reach;
+    for (const w of p.drawn) {
+      const away = Math.abs(yOf(p, valueAt(s.kept, p.column, w, i)) - y);
+      if (away <= least) {
+        least = away;
+        best = w;
+      }
+    }
+    return best;
+  }
+
+  /** Moves the crosshair by ticks; without one it begins at the right end. */
+  stepCursor(by: number) {
+    const { view } = this;
+    const k = view.kept;
+    if (!k || k.places === 0) return;
+    const last = placeFrom(k, view.window.to + 1) - 1;
+    const i = view.cursor === null ? last : placeAt(k, view.cursor) + by;
+    view.cursor = timeAt(k, Math.min(Math.max(i, 0), k.places - 1));
+  }
+
+  /** What "now" reads from: the newest tick, or the last place in view of a run that has ended. */
+  now(): { kept: Kept; place: number } | null {
+    const { view } = this;
+    if (view.recording && view.tail && view.tail.places > 0)
+      return { kept: view.tail, place: view.tail.places - 1 };
+    if (!view.kept) return null;
+    return { kept: view.kept, place: placeFrom(view.kept, view.window.to + 1) - 1 };
+  }
+}

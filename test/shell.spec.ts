@@ -1,0 +1,269 @@
+// The app in its real window: it starts, shows the engine's page, lets nothing out, brings a dead engine back and
+// takes it along on quit. What the page itself can do is tested in Chromium, where it is the same page.
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { _electron, expect, test as base } from '@playwright/test';
+import type { ElectronApplication, Page } from '@playwright/test';
+
+interface Shell {
+  app: ElectronApplication;
+  page: Page;
+}
+
+const ownPage = /^http:\/\/127\.0\.0\.1:\d+\//;
+
+/** A data folder of the test's own, and a way to start the app on it; both are gone when it ends. */
+const test = base.extend<{ folder: string; launch: (options?: LaunchOptions) => Promise<Shell> }>({
+  // Playwright tells from the pattern which fixtures a fixture needs: here none
+  // eslint-disable-next-line no-empty-pattern -- see above
+  folder: async ({}, use) => {
+    const folder = await mkdtemp(path.join(tmpdir(), 'vllm-scope-shell-'));
+    await use(folder);
+    await rm(folder, { recursive: true, force: true });
+  },
+  launch: async ({ folder }, use) => {
+    const started: Shell[] = [];
+    await use(async ({ data = folder, env = {} } = {}) => {
+      const app = await _electron.launch({
+        args: ['.', '--disable-gpu', '--data', data],
+        cwd: path.dirname(import.meta.dirname),
+        env: {
+          ...(process.env as Record<string, string>),
+          // Chromium refuses its sandbox to root
+          ...(process.getuid?.() === 0 ? { ELECTRON_DISABLE_SANDBOX: '1' } : {}),
+          VLLM_SCOPE_RESTART_DELAY_MS: '100',
+          ...env,
+        },
+      });
+      const shell = { app, page: await app.firstWindow() };
+      started.push(shell);
+      return shell;
+    });
+    for (const { app } of started) await app.close();
+  },
+});
+
+interface LaunchOptions {
+  data?: string;
+  env?: Record<string, string>;
+}
+
+/** Descendants of the app that are an engine: the forked Node, or Electron's utility process for Node. */
+function engines(app: ElectronApplication): number[] {
+  const rows = execFileSync('ps', ['-A', '-o', 'pid=,ppid=,stat=,args='], { encoding: 'utf8' })
+    .split('\n')
+    .map((line) => /^\s*(\d+)\s+(\d+)\s+(\S+)\s+(.*)$/.exec(line))
+    .filter((match) => match !== null)
+    .map(([, pid, parent, state, args]) => ({ pid: Number(pid), parent: Number(parent), state, args }));
+  const family = new Set([app.process().pid]);
+  // parents may stand behind their children: as many rounds as there are generations
+  for (let before = 0; before !== family.size;) {
+    before = family.size;
+    for (const { pid, parent } of rows) if (family.has(parent)) family.add(pid);
+  }
+  return rows
+    .filter(({ pid, state }) => family.has(pid) && !state?.startsWith('Z'))
+    .filter(({ args }) => /engine\.js serve|node\.mojom\.NodeService/.test(args ?? ''))
+    .map(({ pid }) => pid);
+}
+
+const isAlive = (pid: number) => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+};
+
+/** The one engine of a running app. */
+async function engineOf(app: ElectronApplication): Promise<number> {
+  await expect.poll(() => engines(app)).toHaveLength(1);
+  return engines(app)[0] ?? Number.NaN;
+}
+
+test('the window shows the page that the engine serves', async ({ launch }) => {
+  const { app, page } = await launch();
+  await page.waitForURL(ownPage);
+  await expect(page).toHaveTitle(/vLLM Scope/);
+  // the page takes the token out of the address at once
+  await expect.poll(() => page.url()).not.toContain('token');
+
+  const window = () =>
+    app.evaluate(({ BrowserWindow }) => {
+      const [shown] = BrowserWindow.getAllWindows();
+      return { visible: shown?.isVisible(), size: shown?.getSize(), least: shown?.getMinimumSize() };
+    });
+  await expect.poll(window).toEqual({ visible: true, size: [1440, 900], least: [900, 600] });
+  const menu = await app.evaluate(({ Menu }) => Menu.getApplicationMenu()?.items.map((item) => item.label));
+  expect(menu).toEqual(expect.arrayContaining(['Edit', 'View', 'Window']));
+  await page.screenshot({ path: 'test-results/window.png' });
+});
+
+test('a page has nothing of Node or Electron but what preload.ts gives', async ({ launch }) => {
+  const { page } = await launch();
+  await page.waitForURL(ownPage);
+  const found = await page.evaluate(() => ({
+    names: ['require', 'process', 'module', 'Buffer', 'global', 'electron'].filter((name) => name in window),
+    given: (window as unknown as { vllmScope: unknown }).vllmScope,
+  }));
+  expect(found).toEqual({ names: [], given: { platform: process.platform } });
+});
+
+test('the token is on no command line', async ({ launch }) => {
+  const { app, page } = await launch();
+  await page.waitForURL(ownPage);
+  const engine = await engineOf(app);
+  const args = execFileSync('ps', ['-o', 'args=', '-p', String(engine)], { encoding: 'utf8' });
+  // 128 bits are 32 hex digits
+  expect(args).not.toMatch(/[0-9a-f]{32}/);
+});
+
+test('nothing leads elsewhere; only https: goes to the browser', async ({ launch }) => {
+  const { app, page } = await launch();
+  await page.waitForURL(ownPage);
+  const home = page.url();
+
+  const asked: string[] = [];
+  const elsewhere = createServer((request, response) => {
+    asked.push(request.url ?? '');
+    response.end('elsewhere');
+  });
+  await once(elsewhere.listen(0, '127.0.0.1'), 'listening');
+  const other = `http://127.0.0.1:${(elsewhere.address() as AddressInfo).port}`;
+
+  await app.evaluate(({ shell }) => {
+    const opened: string[] = [];
+    Object.assign(globalThis, { opened });
+    shell.openExternal = (url) => {
+      opened.push(url);
+      return Promise.resolve();
+    };
+  });
+  const targets = [`${other}/go`, 'https://example.org/go', 'file:///etc/passwd', 'data:text/html,elsewhere'];
+  for (const target of targets) {
+    await page.evaluate((url) => {
+      location.href = url;
+    }, target);
+    await page.evaluate((url) => {
+      const link = document.createElement('a');
+      link.href = url;
+      document.body.append(link);
+      link.click();
+      link.remove();
+    }, target);
+  }
+  await page.evaluate((url) => {
+    const frame = document.createElement('iframe');
+    frame.src = url;
+    document.body.append(frame);
+  }, `${other}/frame`);
+
+  const windows = await page.evaluate(
+    (urls) => urls.map((url) => window.open(url) === null),
+    [...targets, 'about:blank', 'https://example.org/window', 'https://user@example.org/'],
+  );
+  expect(windows).toEqual(windows.map(() => true));
+  await expect
+    .poll(() => app.evaluate(() => (globalThis as unknown as { opened: string[] }).opened))
+    .toEqual(['https://example.org/go', 'https://example.org/window']);
+
+  // time enough for a navigation that was let through
+  await page.waitForTimeout(500);
+  expect(page.url()).toBe(home);
+  expect(app.windows()).toHaveLength(1);
+  expect(asked).toEqual([]);
+  elsewhere.close();
+});
+
+test('permissions are denied', async ({ launch }) => {
+  const { page } = await launch();
+  await page.waitForURL(ownPage);
+  const answers = await page.evaluate(async () => {
+    const outcome = (promise: Promise<unknown>) =>
+      promise.then(
+        () => 'granted',
+        (error: unknown) => (error instanceof Error ? error.name : String(error)),
+      );
+    return {
+      notifications: await Notification.requestPermission(),
+      camera: await outcome(navigator.mediaDevices.getUserMedia({ video: true })),
+      screen: await outcome(navigator.mediaDevices.getDisplayMedia()),
+      place: await new Promise((resolve) =>
+        navigator.geolocation.getCurrentPosition(
+          () => resolve('granted'),
+          (error) => resolve(error.code),
+        ),
+      ),
+      clipboard: await outcome(navigator.clipboard.readText()),
+      midi: await outcome(navigator.requestMIDIAccess()),
+    };
+  });
+  expect(Object.values(answers)).not.toContain('granted');
+  expect(answers).toMatchObject({ notifications: 'denied', place: 1, clipboard: 'NotAllowedError' });
+});
+
+test('a killed engine comes back at the same address and the page with it', async ({ launch }) => {
+  const { app, page } = await launch();
+  await page.waitForURL(ownPage);
+  const home = page.url();
+  const stored = await page.evaluate(() => JSON.stringify(sessionStorage));
+
+  for (let round = 0; round < 2; round++) {
+    const killed = await engineOf(app);
+    process.kill(killed, 'SIGKILL');
+    await expect.poll(() => engines(app).filter((pid) => pid !== killed)).toHaveLength(1);
+    await expect
+      .poll(() =>
+        page.request.get(home).then(
+          (answer) => answer.ok(),
+          () => false,
+        ),
+      )
+      .toBe(true);
+  }
+
+  expect(page.url()).toBe(home);
+  expect(await page.evaluate(() => JSON.stringify(sessionStorage))).toBe(stored);
+});
+
+test('a page that was reloaded while there was no engine is loaded again', async ({ launch }) => {
+  const { app, page } = await launch({ env: { VLLM_SCOPE_RESTART_DELAY_MS: '2000' } });
+  await page.waitForURL(ownPage);
+  process.kill(await engineOf(app), 'SIGKILL');
+  await expect.poll(() => engines(app)).toHaveLength(0);
+  await app.evaluate(({ BrowserWindow }) => BrowserWindow.getAllWindows()[0]?.reload());
+  await expect(page).not.toHaveTitle(/vLLM Scope/);
+  await expect(page).toHaveTitle(/vLLM Scope/);
+});
+
+test('quit ends the engine', async ({ launch }) => {
+  const { app, page } = await launch();
+  await page.waitForURL(ownPage);
+  const engine = await engineOf(app);
+  const ended = new Promise((resolve) => app.process().once('exit', resolve));
+  await app.evaluate(({ app: main }) => main.quit()).catch(() => undefined);
+  expect(await ended).toBe(0);
+  expect(isAlive(engine)).toBe(false);
+});
+
+test('a killed app leaves no engine behind', async ({ launch }) => {
+  const { app, page } = await launch();
+  await page.waitForURL(ownPage);
+  const engine = await engineOf(app);
+  app.process().kill('SIGKILL');
+  await expect.poll(() => isAlive(engine)).toBe(false);
+});
+
+test('an engine that cannot start says why', async ({ launch, folder }) => {
+  const file = path.join(folder, 'a-file');
+  await writeFile(file, 'no folder');
+  const { page, app } = await launch({ env: { VLLM_SCOPE_DATA: folder }, data: path.join(file, 'data') });
+  await expect(page.getByRole('heading')).toHaveText('vLLM Scope cannot start');
+  await expect(page.getByRole('paragraph')).toHaveText(/\S/);
+  expect(engines(app)).toHaveLength(0);
+});
