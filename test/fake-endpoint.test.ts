@@ -6,9 +6,11 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, request, type IncomingHttpHeaders, type OutgoingHttpHeaders } from 'node:http';
 import { gunzipSync } from 'node:zlib';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { Faults } from './fake-endpoint.ts';
 import { startFakeCluster, type FakeCluster, type FakeClusterOptions } from './fake-vllm.ts';
+
+vi.setConfig({ testTimeout: 30_000 }); // other work shares the machine
 
 const clusters: FakeCluster[] = [];
 const agents: Agent[] = [];
@@ -145,7 +147,10 @@ describe('a fault', () => {
   it('hang: accepts and never answers', async () => {
     const { endpoint, url } = await startWith({ hang: true });
     expect(await failure(url, { timeoutMs: 300 })).toBe('timeout');
-    expect(endpoint.seen.requests).toBe(1);
+    const pending = failure(url);
+    await expect.poll(() => endpoint.seen.requests).toBe(2);
+    await endpoint.down();
+    expect(await pending).toBe('ECONNRESET');
   });
 
   it('late: by a fixed time, and by the load', async () => {
@@ -159,7 +164,7 @@ describe('a fault', () => {
 
   it('cut: the connection ends before the length that was promised', async () => {
     const { url } = await startWith({ cutAt: 0.5 });
-    const answer = await get(url);
+    const answer = await get(url, { agent: keepAlive() });
     expect(answer.status).toBe(200);
     expect(answer.complete).toBe(false);
     expect(answer.body.length).toBe(Math.floor(Number(answer.headers['content-length']) / 2));
@@ -261,6 +266,14 @@ describe('an endpoint', () => {
       expect(value(second, name)).toBeGreaterThan(value(first, name));
   });
 
+  it('does not come back when all is over', async () => {
+    const { cluster, endpoint, url } = await startWith({});
+    const back = endpoint.restart({ downSeconds: 0.1 });
+    await cluster.close();
+    await back;
+    expect(await failure(url)).toBe('ECONNREFUSED');
+  });
+
   it('as a load balancer: two servers in turn', async () => {
     const cluster = await start({ workers: 2, warmSeconds: 5 });
     const { url } = await cluster.addLoadBalancer();
@@ -317,14 +330,14 @@ describe('the command', () => {
     const help = await run('--help').ended;
     expect([help.code, help.err]).toEqual([0, '']);
     expect(help.out).toContain('Example: npm run fake-vllm -- ');
-    for (const args of [
+    const wrong = [
       ['--wrokers', '4'],
       ['--workers', 'four'],
       ['--fault', '0:nap'],
       ['--port', '0', '--fault', '7:hang'],
-    ]) {
-      const { code, out, err } = await run(...args).ended;
-      expect([code, out], args.join(' ')).toEqual([2, '']);
+    ];
+    for (const { code, out, err } of await Promise.all(wrong.map((args) => run(...args).ended))) {
+      expect([code, out], err).toEqual([2, '']);
       expect(err.trim()).not.toBe('');
     }
   });

@@ -257,7 +257,6 @@ export class FakeEngine {
           this.at = Math.max(this.at, until);
           return;
         }
-        if (this.at > until) return;
         this.stepEnd = this.at + this.plan();
       }
       if (this.stepEnd > until) return;

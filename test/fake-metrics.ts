@@ -45,6 +45,7 @@ export interface Family {
 
 /** A number as prometheus_client writes it: Python's repr, but exponents from 1e6 on. */
 export function pythonFloat(value: number): string {
+  if (value > 0 && value < 1e6 && (value | 0) === value) return value + '.0'; // nearly all of them
   if (Number.isInteger(value) && Math.abs(value) < 1e6) return Object.is(value, -0) ? '-0.0' : `${value}.0`;
   if (Number.isNaN(value)) return 'NaN';
   if (!Number.isFinite(value)) return value > 0 ? '+Inf' : '-Inf';
@@ -80,10 +81,14 @@ function buckets(name: string, labels: Labels, of: Histogram): () => string {
   const starts = [...of.bounds, Infinity].map(
     (le) => `${name}_bucket${labelText({ ...labels, le: pythonFloat(le) })} `,
   );
+  let text = '';
+  let count = -1;
   return () => {
-    let text = '';
+    if (of.count === count) return text; // nothing was observed since
+    count = of.count;
+    text = '';
     let total = 0;
-    for (let i = 0; i < starts.length; i++) text += `${starts[i]!}${pythonFloat((total += of.counts[i]!))}\n`;
+    for (let i = 0; i < starts.length; i++) text += starts[i]! + pythonFloat((total += of.counts[i]!)) + '\n';
     return text;
   };
 }

@@ -5,10 +5,13 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import Database from 'better-sqlite3';
 import { columnIndex, columns } from '../electron/engine/catalogue.ts';
 import type { ParsedBody } from '../electron/engine/parse.ts';
 import type { Miss } from '../electron/engine/poll.ts';
+import { makeEdges, measureCounter } from '../electron/engine/queries.ts';
 import { startReader } from '../electron/engine/reader-thread.ts';
+import { temporaryTables } from '../electron/engine/statistics.ts';
 import { RunStore } from '../electron/engine/store.ts';
 import { WorkerBook, type Answer } from '../electron/engine/workers.ts';
 
@@ -78,6 +81,21 @@ export class RunMaker {
       misses.map((m) => ({ endpoint: m.endpoint, reason: m.reason, detail: m.sentence, asked: m.asked })),
       answers.map((a) => a.endpoint),
     );
+  }
+
+  /** Per worker the sum of a counter's deltas over windows that touch, with the edges of all of them made at once. */
+  splitDeltas(windows: [number, number][], column: string): Record<number, number | null> {
+    const db = new Database(this.store.file, { readonly: true });
+    db.exec(temporaryTables);
+    db.prepare(makeEdges).run({ n: 0, windows: JSON.stringify(windows) });
+    for (const [n] of windows.entries())
+      db.prepare(measureCounter(column)).run({ n, first: 0, last: 1_000_000 });
+    const rows = db.prepare('SELECT w, sum(delta) AS delta FROM temp.measured GROUP BY w').all() as {
+      w: number;
+      delta: number | null;
+    }[];
+    db.close();
+    return Object.fromEntries(rows.map((r) => [r.w, r.delta]));
   }
 }
 

@@ -10,19 +10,20 @@ const bad = (message: string) => new EngineError('bad-input', message);
 /** One address to the URL that is scraped. Throws `bad-input` with a sentence. */
 export function endpointUrl(address: string): string {
   const hasScheme = /^[a-z][a-z0-9+.-]*:\/\//i.test(address);
+  const shown = address.replace(/[^/]*@/, '…@'); // a sentence must not repeat a password
   let url: URL;
   try {
     url = new URL(hasScheme ? address : `http://${address}`);
   } catch {
-    throw bad(`"${address}" is no address. Write host:port or http://host:port.`);
+    throw bad(`"${shown}" is no address. Write host:port or http://host:port.`);
   }
   if (url.protocol !== 'http:' && url.protocol !== 'https:')
-    throw bad(`"${address}" begins with ${url.protocol}//; endpoints are reached by http:// or https://.`);
+    throw bad(`"${shown}" begins with ${url.protocol}//; endpoints are reached by http:// or https://.`);
   if (url.username || url.password)
     throw bad(
       `The address of ${url.host} holds a user or password; this version cannot keep secrets yet. Give the address without it.`,
     );
-  if (!hasScheme && url.port === '' && !/:80\/?/.test(address)) url.port = '8000';
+  if (!hasScheme && url.port === '' && !/^[^/]*:80(?:\/|$)/.test(address)) url.port = '8000';
   let path = url.pathname.replace(/\/+$/, '');
   if (!path.endsWith('/metrics')) path = path.replace(/\/v1$/, '') + '/metrics';
   url.pathname = path;

@@ -3,6 +3,7 @@
  * on at the monotonic clock's pace until the wall clock has caught up, so that the times in a run rise with its ticks.
  */
 export class Clock {
+  /** The last time given, with its parts of a millisecond: rounded each time, it would lose its pace. */
   private last: number;
   private lastMono: number;
   private behind = false;
@@ -32,14 +33,14 @@ export class Clock {
       this.behind = false;
     } else {
       const by = this.last - wall;
-      this.last = Math.round(this.last + mono - this.lastMono);
+      this.last += mono - this.lastMono;
       if (by > 1000 && !this.behind) {
         this.behind = true;
         this.steppedBack(by);
       }
     }
     this.lastMono = mono;
-    return this.last;
+    return Math.round(this.last);
   }
 
   /** Never give a time before this one (a run that goes on has times already). */

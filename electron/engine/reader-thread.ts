@@ -25,7 +25,6 @@ export function startReader(report: (error: unknown) => void): ReaderThread {
       if (thread === started) thread = null;
       caller.gone();
     });
-    worker.unref();
     return (thread = started);
   };
 

@@ -95,10 +95,16 @@ function open(file: string): Opened {
 
 function runFile(file: string, signal: AbortSignal | undefined): RunFile {
   const first = open(file);
+  /** Prepared once. Another call may have let the file go in between. */
+  const prepared = (sql: string, raw: boolean): Database.Statement => {
+    const { db, statements } = open(file);
+    const key = raw ? `raw ${sql}` : sql;
+    let statement = statements.get(key);
+    if (!statement) statements.set(key, (statement = raw ? db.prepare(sql).raw() : db.prepare(sql)));
+    return statement;
+  };
   const all = <Row>(sql: string, params?: Record<string, unknown>): Row[] => {
-    const { db, statements } = open(file); // another call may have let it go in between
-    let statement = statements.get(sql);
-    if (!statement) statements.set(sql, (statement = db.prepare(sql)));
+    const statement = prepared(sql, false);
     if (statement.reader) return (params ? statement.all(params) : statement.all()) as Row[];
     if (params) statement.run(params);
     else statement.run();
@@ -108,6 +114,7 @@ function runFile(file: string, signal: AbortSignal | undefined): RunFile {
   const { intervalMs, timeoutMs, startedAt } = first;
   return {
     all,
+    rows: (sql, params) => prepared(sql, true).all(params) as (number | null)[][],
     workers,
     intervalMs,
     timeoutMs,

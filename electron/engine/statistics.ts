@@ -59,12 +59,12 @@ function ofMetric(run: RunFile, metric: Metric, { n, from, to, expected, lost }:
     const slots = slotsOf(run, from, to);
     if (slots) run.all(queries.measureGauge(metric.of[0]), { ...slots, from, to });
   } else {
-    const slots = run.all<{ first: number | null; last: number | null }>(queries.edgeSlots, { n })[0];
+    const slots = run.all<{ first: number; last: number | null }>(queries.windowSlots, { n, from })[0];
     const sql =
       metric.of.length === 2
         ? queries.measureRatio(metric.of[0], metric.of[1])
         : queries.measureCounter(metric.of[0]);
-    if (slots && slots.first !== null && slots.last !== null) run.all(sql, { ...slots, n });
+    if (slots && slots.last !== null) run.all(sql, { ...slots, n });
   }
   const [rows = 0] = run.all<{ n: number }>('SELECT count(*) AS n FROM temp.measured').map((r) => r.n);
   const samples = run.all<Aggregate>(queries.overSamples)[0]!;

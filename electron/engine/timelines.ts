@@ -23,6 +23,8 @@ import {
 /** One open run file, as reader.ts gives it: rows of a statement, prepared once. */
 export interface RunFile {
   all<Row>(sql: string, params?: Record<string, unknown>): Row[];
+  /** The same as arrays of numbers, for many rows. */
+  rows(sql: string, params: Record<string, unknown>): (number | null)[][];
   workers: number;
   intervalMs: number;
   timeoutMs: number;
@@ -40,12 +42,6 @@ interface Grid {
   widthSeconds: number;
   times: Float64Array;
   workers: number;
-}
-interface RawRow {
-  k: number;
-  v: number | null;
-  part: number | null;
-  whole: number | null;
 }
 
 /** The origin of a run's buckets: its start, cut to the widest one. */
@@ -85,39 +81,36 @@ async function raw(run: RunFile, { from, to }: TimelineQuery, metrics: Metric[])
   for (let i = 0; i < ticks.length; i += step)
     slices.push({ first: ticks[i]!.t, last: ticks[Math.min(i + step, ticks.length) - 1]!.t });
 
-  for (const slice of slices)
-    for (const { k, at } of run.all<{ k: number; at: number }>(queries.answers, slice)) {
-      const i = place(k);
-      offsets[i] = at - grid.times[i % ticks.length]!;
-    }
-  const series: TimelineSeries[] = [];
-  for (const metric of metrics) {
-    const sql =
-      metric.of.length === 2
-        ? queries.ratioSamples(metric.of[0], metric.of[1])
-        : metric.kind === 'gauge'
-          ? queries.gaugeSamples(metric.of[0])
-          : queries.counterSamples(metric.of[0]);
-    const values = new Float32Array(size).fill(NaN);
-    const parts = metric.of.length === 2 ? new Float64Array(size) : null;
-    const wholes = metric.of.length === 2 ? new Float64Array(size) : null;
-    for (const slice of slices) {
-      await run.breathe();
-      for (const row of run.all<RawRow>(sql, slice)) {
-        const i = place(row.k);
-        if (row.v !== null) values[i] = row.v;
-        if (parts) parts[i] = row.part ?? 0;
-        if (wholes) wholes[i] = row.whole ?? 0;
+  const made = metrics.map((metric) => {
+    const pooled = metric.of.length === 2;
+    return {
+      values: new Float32Array(size).fill(NaN),
+      parts: pooled ? new Float64Array(size) : null,
+      wholes: pooled ? new Float64Array(size) : null,
+    };
+  });
+  const sql = queries.samplesOf(metrics.map((m) => m.of));
+  for (const slice of slices) {
+    await run.breathe();
+    for (const row of run.rows(sql, slice)) {
+      const i = place(row[0]!);
+      offsets[i] = row[1]! - grid.times[i % ticks.length]!;
+      let c = 2;
+      for (const { values, parts, wholes } of made) {
+        values[i] = row[c++] ?? NaN;
+        if (!parts || !wholes) continue;
+        parts[i] = row[c++] ?? 0;
+        wholes[i] = row[c++] ?? 0;
       }
     }
-    series.push({
-      metric: metric.id,
-      values,
-      min: null,
-      max: null,
-      average: average(grid, values, parts, wholes),
-    });
   }
+  const series = made.map(({ values, parts, wholes }, i): TimelineSeries => ({
+    metric: metrics[i]!.id,
+    values,
+    min: null,
+    max: null,
+    average: average(grid, values, parts, wholes),
+  }));
   return { ...grid, offsets, series };
 }
 
@@ -165,9 +158,15 @@ async function bucketed(
   };
   const offsets = new Float32Array(size).fill(NaN);
   const series: TimelineSeries[] = [];
+  const all = await buckets(
+    run,
+    [...new Set(metrics.flatMap((m) => m.of as string[]))],
+    width,
+    firstBucket,
+    until,
+  );
   for (const metric of metrics) {
-    const of: Map<number, Bucket>[] = [];
-    for (const column of metric.of) of.push(await buckets(run, column, width, firstBucket, until));
+    const of = metric.of.map((column) => all.get(column)!);
     const values = new Float32Array(size).fill(NaN);
     const single = metric.of.length === 1;
     const min = single ? new Float32Array(size).fill(NaN) : null;
@@ -198,87 +197,76 @@ async function bucketed(
 const rolledUntil = (run: RunFile, width: Width): number =>
   run.all<{ until: number }>(`SELECT until FROM rolled WHERE width = ${width}`)[0]?.until ?? 0;
 
-/** Buckets [first, until) of a column, those that have samples: stored ones, the rest made from narrower ones or raw rows. */
+type Buckets = Map<string, Map<number, Bucket>>;
+
+/**
+ * Buckets [first, until) of some columns, those that have samples: stored ones, the rest made from narrower ones or
+ * raw rows.
+ */
 async function buckets(
   run: RunFile,
-  column: string,
+  ids: readonly string[],
   width: Width,
   first: number,
   until: number,
-): Promise<Map<number, Bucket>> {
-  const c = columnIndex(column);
-  const found = new Map<number, Bucket>();
+): Promise<Buckets> {
+  const found: Buckets = new Map(ids.map((id) => [id, new Map<number, Bucket>()]));
   const stored = Math.min(until, Math.max(first, rolledUntil(run, width)));
-  if (stored > first) {
-    const rows = run.all<PackedBucket>('SELECT * FROM vec WHERE id >= :from AND id < :until', {
-      from: vecId(width, c, first),
-      until: vecId(width, c, stored),
-    });
-    for (const row of rows) found.set(bucketOfId(row.id), unpack(row, run.workers));
-    await run.breathe();
-  }
+  if (stored > first)
+    for (const [id, of] of found) {
+      const c = columnIndex(id);
+      const rows = run.all<PackedBucket>('SELECT * FROM vec WHERE id >= :from AND id < :until', {
+        from: vecId(width, c, first),
+        until: vecId(width, c, stored),
+      });
+      for (const row of rows) of.set(bucketOfId(row.id), unpack(row, run.workers));
+      await run.breathe();
+    }
   if (stored === until) return found;
   if (width === WIDTHS[0]) {
-    for (const [b, bucket] of await fromRaw(run, column, stored, until)) found.set(b, bucket);
+    await addFromRaw(run, found, stored, until);
     return found;
   }
   const narrow = WIDTHS[WIDTHS.indexOf(width) - 1]!;
   const times = width / narrow;
-  for (const [b, bucket] of await buckets(run, column, narrow, stored * times, until * times)) {
-    const wide = Math.floor(b / times);
-    const sum = found.get(wide) ?? emptyBucket(Math.max(run.workers, bucket.n.length));
-    found.set(wide, sum);
-    addBucket(sum, bucket);
-  }
+  for (const [id, of] of await buckets(run, ids, narrow, stored * times, until * times))
+    for (const [b, bucket] of of) {
+      const wide = Math.floor(b / times);
+      const sum = found.get(id)!.get(wide) ?? emptyBucket(Math.max(run.workers, bucket.n.length));
+      found.get(id)!.set(wide, sum);
+      addBucket(sum, bucket);
+    }
   return found;
-}
-
-interface BucketRow {
-  b: number;
-  w: number;
-  n: number;
-  ms: number;
-  sum: number;
-  min: number | null;
-  max: number | null;
 }
 
 /** The narrowest buckets [first, until), straight from raw rows, in slices. */
-async function fromRaw(
-  run: RunFile,
-  column: string,
-  first: number,
-  until: number,
-): Promise<Map<number, Bucket>> {
-  const widthMs = WIDTHS[0] * 1000;
+async function addFromRaw(run: RunFile, found: Buckets, first: number, until: number): Promise<void> {
+  const width = WIDTHS[0] * 1000;
   const origin = originOf(run.startedAt);
-  const found = new Map<number, Bucket>();
-  const rowsABucket = Math.max(1, (widthMs / run.intervalMs) * Math.max(run.workers, 1));
-  const step = Math.max(1, Math.floor(ROWS_A_SLICE / rowsABucket));
-  for (let from = first; from < until; from += step) {
-    const to = Math.min(from + step, until);
-    const slots = slotsOf(run, origin + from * widthMs, origin + to * widthMs);
-    if (slots) {
-      const rows = run.all<BucketRow>(queries.bucketsOf(column), {
-        ...slots,
-        origin,
-        width: widthMs,
-        from,
-        until: to,
-      });
-      for (const row of rows) {
-        const bucket = found.get(row.b) ?? emptyBucket(run.workers);
-        found.set(row.b, bucket);
-        bucket.n[row.w] = row.n;
-        bucket.ms[row.w] = row.ms;
-        bucket.sum[row.w] = row.sum;
-        bucket.min[row.w] = row.min ?? NaN;
-        bucket.max[row.w] = row.max ?? NaN;
+  const rowsABucket = Math.max(1, (width / run.intervalMs) * Math.max(run.workers, 1));
+  const step = Math.max(1, Math.floor(ROWS_A_SLICE / found.size / rowsABucket));
+  const sql = queries.bucketsOf([...found.keys()]);
+  for (let b = first; b < until; b += step) {
+    const [from, to] = [origin + b * width, origin + Math.min(b + step, until) * width];
+    const slots = slotsOf(run, from, to);
+    if (slots)
+      for (const row of run.rows(sql, { ...slots, origin, width, from, until: to })) {
+        const [place, w] = [row[0]!, row[1]!];
+        let c = 2;
+        for (const of of found.values()) {
+          const [n, ms, sum, min, max] = [row[c++], row[c++], row[c++], row[c++], row[c++]];
+          if (!n) continue;
+          const bucket = of.get(place) ?? emptyBucket(run.workers);
+          of.set(place, bucket);
+          bucket.n[w] = n;
+          bucket.ms[w] = ms ?? 0;
+          bucket.sum[w] = sum ?? 0;
+          bucket.min[w] = min ?? NaN;
+          bucket.max[w] = max ?? NaN;
+        }
       }
-    }
     await run.breathe();
   }
-  return found;
 }
 
 /** The slots whose samples may lie in [from, to): an answer can be as late as the time-out. */
@@ -316,12 +304,9 @@ export async function rollUp(run: RunFile, width: Width, settledAt: number): Pro
     run.all<{ metric: string }>('SELECT DISTINCT metric FROM series').map((r) => r.metric),
   );
   const made: PackedBucket[] = [];
-  for (const column of rolledColumns) {
-    if (!present.has(column)) continue;
-    const c = columnIndex(column);
-    for (const [b, bucket] of await buckets(run, column, width, first, until))
-      made.push(pack(vecId(width, c, b), bucket));
-  }
+  const ids = rolledColumns.filter((id) => present.has(id));
+  for (const [id, of] of await buckets(run, ids, width, first, until))
+    for (const [b, bucket] of of) made.push(pack(vecId(width, columnIndex(id), b), bucket));
   return { until, buckets: made, more: until < settled };
 }
 
@@ -331,7 +316,7 @@ export async function totalOf(run: RunFile, column: string): Promise<number | nu
   if (last === null) return null;
   const width = WIDTHS.at(-1)!;
   const until = Math.floor((last - originOf(run.startedAt)) / (width * 1000)) + 1;
-  const all = await buckets(run, column, width, 0, until);
+  const all = (await buckets(run, [column], width, 0, until)).get(column)!;
   if (all.size === 0) return null;
   let total = 0;
   for (const { sum } of all.values()) for (const increase of sum) total += increase;

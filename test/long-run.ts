@@ -1,0 +1,46 @@
+/**
+ * A long run of many workers, made quickly for benchmarks: raw rows by one SQL statement, phases of a rollout, a restart
+ * now and then. Values are made up; what is measured is reading and writing them.
+ */
+import Database from 'better-sqlite3';
+import { columns } from '../electron/engine/catalogue.ts';
+import { RunMaker, START } from './run-files.ts';
+
+/** Columns that a usual vLLM does not have: they stay NULL. */
+const absent = new Set(['swapped', 'spec_drafts', 'spec_draft_tokens', 'spec_accepted_tokens']);
+
+/** Writes `seconds` ticks of `workers` workers (8 an endpoint), closed as a crash would leave it: without rollups. */
+export function makeLongRun(file: string, workers: number, seconds: number): void {
+  new RunMaker(file, Math.ceil(workers / 8)).store.close(START);
+  const db = new Database(file);
+  db.pragma('synchronous = OFF');
+  const phase = '((t + w * 3) % 60)';
+  const value = (id: string, kind: string, type: string, i: number): string => {
+    if (absent.has(id)) return 'NULL';
+    if (id === 'kv_usage') return `min(1.0, ${phase} / 45.0)`;
+    if (id === 'process_start') return '1796000000.25';
+    if (id === 'block_size') return '16';
+    if (id === 'num_blocks') return '2021';
+    if (id === 'sleep_level' || id.startsWith('success_e') || id.startsWith('external')) return '0';
+    if (kind === 'gauge') return `(${phase} * ${i + 1}) % 64`;
+    const grown = `(t * ${97 + i} + (t * t) % ${31 + i} + w * 1000)`;
+    return type === 'REAL' ? `${grown} * 0.0137` : grown;
+  };
+  const names = columns.map((c) => c.id).join(', ');
+  const values = columns.map((c, i) => value(c.id, c.kind, c.type, i)).join(', ');
+  db.transaction(() => {
+    db.exec(`
+      INSERT INTO worker(w, endpoint, engine, model, replica, labels, first)
+      WITH RECURSIVE n(w) AS (SELECT 0 UNION ALL SELECT w + 1 FROM n WHERE w + 1 < ${workers})
+      SELECT w, w / 8, w % 8, 'model', '', '{}', 0 FROM n;
+      INSERT INTO tick(t, at)
+      WITH RECURSIVE n(t) AS (SELECT 0 UNION ALL SELECT t + 1 FROM n WHERE t + 1 < ${seconds})
+      SELECT t, ${START} + t * 1000 FROM n;
+      INSERT INTO sample(k, at, took, epoch, back, ${names})
+      SELECT t * 4096 + w, at + 10, 20, t / 40000, iif(t = 0, NULL, 1), ${values} FROM tick, worker ORDER BY t, w;
+    `);
+    const series = db.prepare('INSERT INTO series(metric, w, first) SELECT ?, w, w FROM worker');
+    for (const c of columns) if (!absent.has(c.id)) series.run(c.id);
+  })();
+  db.close();
+}
