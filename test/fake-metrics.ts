@@ -127,7 +127,8 @@ const mergedOrder: Kind[] = ['histogram', 'gauge', 'summary', 'counter'];
 
 export class MetricsBody {
   private source: BodySource;
-  private ready = { key: '', withStatistics: [] as Piece[], without: [] as Piece[] };
+  private ready: { http: HttpCounts; handlers: number; withStatistics: Piece[]; without: Piece[] } | null =
+    null;
 
   constructor(source: BodySource) {
     this.source = source;
@@ -136,12 +137,20 @@ export class MetricsBody {
   /** Now is unix seconds; without statistics it is a server with --disable-log-stats. */
   render(now: number, statistics = true): string {
     const { source } = this;
-    const key = `${source.createdAt} ${source.http.handlers.length}`;
-    if (this.ready.key !== key)
-      this.ready = { key, withStatistics: this.prepare(true), without: this.prepare(false) };
+    // Made anew by a restart (which brings new counts) and by a new handler.
+    const { http } = source;
+    let { ready } = this;
+    if (ready?.http !== http || ready.handlers !== http.handlers.length)
+      ready = {
+        http,
+        handlers: http.handlers.length,
+        withStatistics: this.prepare(true),
+        without: this.prepare(false),
+      };
+    this.ready = ready;
     this.now = now;
     let text = '';
-    for (const piece of statistics ? this.ready.withStatistics : this.ready.without)
+    for (const piece of statistics ? ready.withStatistics : ready.without)
       text += typeof piece === 'string' ? piece : piece();
     return text;
   }

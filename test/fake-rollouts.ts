@@ -28,14 +28,16 @@ export interface RolloutStep {
 export const slowEvery = 8;
 /** So much of a full batch's work is sent at once; the rest of the step is the tail and further groups. */
 const firstShare = 0.62;
-const group = 8;
+/** Answers asked for a prompt; a router that spreads them leaves each engine fewer to share it. */
+const groupSizes = [8, 7, 6, 5, 4, 3];
 export const systemTokens = 256;
 
 interface Share {
   engine: FakeEngine;
-  /** Of what fills the step, and the longest of its prompts: these make one engine differ from another. */
+  /** What makes one engine differ from another: how much of a step's work, prompts up to how long, how shared. */
   load: number;
   promptTokens: number;
+  group: number;
   random: () => number;
 }
 
@@ -59,7 +61,13 @@ export class Rollouts {
       const random = seeded(options.seed * 104729 + worker * 31 + 2);
       engine.onDry = (at) => this.refill(worker, at);
       if (options.keepRequests) this.requests.set(engine, []);
-      return { engine, load: 0.75 + 0.45 * random(), promptTokens: 200 + 600 * random(), random };
+      return {
+        engine,
+        load: 0.75 + 0.45 * random(),
+        promptTokens: 200 + 600 * random(),
+        group: groupSizes[Math.floor(groupSizes.length * random())]!,
+        random,
+      };
     });
   }
 
@@ -115,7 +123,7 @@ export class Rollouts {
     const step = { number: this.steps.length, begin: at, end: null };
     this.steps.push(step);
     for (const share of this.shares) {
-      const { engine, load } = share;
+      const { engine, load, group } = share;
       if (!engine.up) continue;
       engine.drainAt = at + this.length;
       const { maxRunning, stepSeconds, requestSeconds } = engine.shape;
@@ -132,7 +140,12 @@ export class Rollouts {
     if (!this.open || left < this.lastCall) return;
     share.engine.drainAt = at + left;
     const { stepSeconds, requestSeconds } = share.engine.shape;
-    this.send(share, 3, at, Math.floor((0.8 * left) / (stepSeconds + 3 * group * requestSeconds)));
+    this.send(
+      share,
+      Math.round(24 / share.group),
+      at,
+      Math.floor((0.8 * left) / (stepSeconds + 24 * requestSeconds)),
+    );
   }
 
   private get medianTokens(): number {
@@ -143,7 +156,12 @@ export class Rollouts {
     return 1.3 * this.medianTokens;
   }
 
-  private send({ engine, random, promptTokens }: Share, groups: number, at: number, most: number): void {
+  private send(
+    { engine, random, promptTokens, group }: Share,
+    groups: number,
+    at: number,
+    most: number,
+  ): void {
     const maxTokens = Math.ceil(4 * this.medianTokens);
     // Box-Muller; a heavy right tail is what makes a rollout's end slow.
     const normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());

@@ -237,7 +237,8 @@ async function main(args: string[]): Promise<void> {
     const every = Math.max(1, readNumber(values['restart-every'], '--restart-every'));
     const random = seeded(seed + 1);
     const restart = () => {
-      const victim = cluster.endpoints[Math.floor(random() * cluster.endpoints.length)]!;
+      const own = cluster.endpoints.filter(({ servers }) => servers.length === 1);
+      const victim = own[Math.floor(random() * own.length)]!;
       process.stderr.write(`${victim.url} restarts\n`);
       void victim.restart({ downSeconds: Math.min(5, every / 2) });
     };

@@ -151,9 +151,9 @@ export class ClusterAtWork {
         meta,
         endpoints,
       );
+      this.poller.regrid(startedAt, 0); // first: what is there of the slot before belongs to no run
       this.recording = this.startRecording(store);
       this.stopped = null;
-      this.poller.regrid(startedAt, 0);
       const run: StoredRun = {
         id,
         file: store.file,

@@ -39,6 +39,7 @@ interface Target {
   source: Column;
 }
 interface Entry {
+  name: string;
   targets: Target[];
   created: boolean;
   /** Stands once for the whole endpoint or engine, without model_name. */
@@ -61,7 +62,7 @@ const entries = new Map<string, Entry>();
 const entryOf = (name: string): Entry => {
   const known = entries.get(name);
   if (known) return known;
-  const entry = { targets: [], created: false, shared: false };
+  const entry = { name, targets: [], created: false, shared: false };
   entries.set(name, entry);
   return entry;
 };
@@ -76,16 +77,28 @@ for (const source of columnSources) {
   });
 }
 
+const PROCESS_START = 'process_start_time_seconds';
+/** By the hash that parse() makes of a name while it looks for its end: no string is made for the lines to skip. */
+const byHash = new Map<number, Entry>();
+for (const entry of entries.values()) {
+  let hash = 0;
+  for (let i = 0; i < entry.name.length; i++) hash = (Math.imul(hash, 31) + entry.name.charCodeAt(i)) | 0;
+  if (byHash.has(hash)) throw new Error(`two names of the catalogue have one hash: ${entry.name}`);
+  byHash.set(hash, entry);
+}
+
 // Written so that no digit can be matched in two ways: a line of a million digits must not take hours.
 const NUMBER = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
 /** After a value: a timestamp, an exemplar, both or nothing. */
 const REST = /^(?:[ \t]+[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)?[ \t]*(?:#.*)?$/s;
 /** A byte order mark within the body belongs to the text. */
 const UTF8 = new TextDecoder('utf-8', { ignoreBOM: true });
-const [TAB, LF, CR, SPACE, QUOTE, HASH, COMMA, EQUALS, BACKSLASH, OPEN, CLOSE] = [
-  9, 10, 13, 32, 34, 35, 44, 61, 92, 123, 125,
+const [TAB, CR, SPACE, QUOTE, HASH, COMMA, EQUALS, BACKSLASH, OPEN, CLOSE] = [
+  9, 13, 32, 34, 35, 44, 61, 92, 123, 125,
 ] as const;
 
+/** The end of a name: what may follow it, the line's end and the body's (NaN) among them. */
+const endsName = (code: number) => !(code > SPACE) || code === OPEN || code === EQUALS;
 const isSpace = (code: number) => code === SPACE || code === TAB;
 const startsName = (code: number) =>
   (code >= 97 && code <= 122) || (code >= 65 && code <= 90) || code === 95 || code === 58;
@@ -187,7 +200,7 @@ class Reading {
       this.bad++;
       return;
     }
-    this.names.add(name);
+    if (name !== PROCESS_START) this.names.add(name); // that family is of every Python process
     if (entry.created) this.born(block, value);
     for (const target of entry.targets) this.store(block, target, value, entry.shared);
   }
@@ -316,10 +329,8 @@ export function parse(body: string): ParsedBody {
   let samples = 0;
   let eof = false;
   let line = body.charCodeAt(0) === 0xef && body.startsWith('\xef\xbb\xbf') ? 3 : 0; // a UTF-8 byte order mark
-  // Lines of a family stand together: the name before is tried first.
-  let lastName = '\n';
-  let lastKey = '';
-  let lastEntry: Entry | undefined;
+  /** Hashes of names that are in no table and noted already. */
+  const noted = new Set<number>();
 
   while (line < body.length) {
     let end = body.indexOf('\n', line);
@@ -340,23 +351,24 @@ export function parse(body: string): ParsedBody {
       continue;
     }
     samples++;
-    const after = body.charCodeAt(at + lastName.length);
-    if ((after === OPEN || after === SPACE) && body.startsWith(lastName, at)) {
-      if (lastEntry) reading.take(lastKey, lastEntry, body, at + lastName.length, end);
+    const prefix = prefixAt(body, at);
+    if (prefix === 0) {
+      // the process families carry no prefix, ours always do
+      if (body.startsWith(PROCESS_START, at) && endsName(body.charCodeAt(at + PROCESS_START.length)))
+        reading.take(PROCESS_START, entries.get(PROCESS_START)!, body, at + PROCESS_START.length, end);
       continue;
     }
-    const prefix = prefixAt(body, at);
-    if (prefix === 0 && !body.startsWith('process_start', at)) continue;
     let stop = at + prefix;
-    for (let code = body.charCodeAt(stop); stop < end; code = body.charCodeAt(++stop))
-      if (code === OPEN || code === SPACE || code === TAB || code === EQUALS || code === LF) break;
-    lastName = body.slice(at, stop);
-    lastKey = body.slice(at + prefix, stop);
-    lastEntry = entries.get(lastKey);
-    // the process families carry no prefix, ours always do
-    if (lastEntry && prefix > 0 === (lastKey === 'process_start_time_seconds')) lastEntry = undefined;
-    if (lastEntry) reading.take(lastKey, lastEntry, body, stop, end);
-    else if (prefix > 0) reading.names.add(lastKey);
+    let hash = 0;
+    for (let code = body.charCodeAt(stop); !endsName(code); code = body.charCodeAt(++stop))
+      hash = (Math.imul(hash, 31) + code) | 0;
+    const entry = byHash.get(hash);
+    if (entry?.name.length === stop - at - prefix && body.startsWith(entry.name, at + prefix)) {
+      if (entry.name !== PROCESS_START) reading.take(entry.name, entry, body, stop, end);
+    } else if (!noted.has(hash)) {
+      noted.add(hash);
+      reading.names.add(body.slice(at + prefix, stop));
+    }
   }
   return {
     workers: reading.finish(),

@@ -37,6 +37,8 @@ export interface PollOptions {
 interface Endpoint {
   scraper: Scraper;
   busy: boolean;
+  /** The slot that waits for its answer. */
+  askedIn: number;
   /** Arrived in this slot, so that it misses nothing. */
   arrived: boolean;
   failures: number;
@@ -73,6 +75,7 @@ export class Poller {
     this.endpoints = options.urls.map((url) => ({
       scraper: createScraper(url, { timeoutMs: options.timeoutMs, now: () => options.clock.now() }),
       busy: false,
+      askedIn: NaN,
       arrived: false,
       failures: 0,
       last: null,
@@ -91,7 +94,9 @@ export class Poller {
     this.origin = origin;
     this.firstT = firstT;
     this.t = firstT - 1;
+    this.tickAt = 0; // no slot has begun
     this.waiting = 0;
+    for (const endpoint of this.endpoints) endpoint.askedIn = NaN;
     clearTimeout(this.timer);
     this.schedule();
   }
@@ -121,25 +126,31 @@ export class Poller {
     this.waiting = 0;
     this.endpoints.forEach((endpoint, e) => {
       endpoint.arrived = false;
-      if (endpoint.busy) return;
+      // a run's first slot waits for those asked before it too: numbers of workers go by the list of endpoints
+      if (endpoint.busy && this.t !== this.firstT) return;
+      endpoint.askedIn = this.t;
+      if (endpoint.busy) {
+        this.waiting++;
+        return;
+      }
       if (this.tickAt < endpoint.askAt && endpoint.last) {
         this.miss(e, endpoint.last.reason, endpoint.last.sentence, false);
         return;
       }
       this.waiting++;
-      void this.ask(endpoint, e, this.t);
+      void this.ask(endpoint, e);
     });
     if (this.waiting === 0) this.flush();
     this.schedule();
   }
 
-  private async ask(endpoint: Endpoint, e: number, askedIn: number): Promise<void> {
+  private async ask(endpoint: Endpoint, e: number): Promise<void> {
     endpoint.busy = true;
     const outcome = await endpoint.scraper.scrape(this.stopping.signal);
     endpoint.busy = false;
     if (this.stopping.signal.aborted) return;
     this.take(endpoint, e, outcome);
-    if (askedIn === this.t) this.waiting--;
+    if (endpoint.askedIn === this.t) this.waiting--;
     if (this.waiting <= 0) this.flush();
   }
 

@@ -54,10 +54,14 @@ export function decode(frame: string | ArrayBuffer | Uint8Array): unknown {
   if (bytes.byteOffset % 8 !== 0) bytes = bytes.slice();
   const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
   const start = align(4 + length);
+  if (4 + length > bytes.length) throw new RangeError('a frame that ends too early');
   const json = new TextDecoder().decode(bytes.subarray(4, 4 + length));
   return JSON.parse(json, (_key, value: unknown) => {
     if (typeof value !== 'object' || value === null || !('$floats' in value)) return value;
     const p = value as Placeholder;
+    // around the frame lies what others sent
+    if (p.at < 0 || start + p.at + p.length * p.$floats > bytes.length)
+      throw new RangeError('a float array outside of its frame');
     const at = bytes.byteOffset + start + p.at;
     return p.$floats === 4
       ? new Float32Array(bytes.buffer as ArrayBuffer, at, p.length)

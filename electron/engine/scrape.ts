@@ -100,6 +100,8 @@ export function createScraper(
       const status = reply.statusCode ?? 0;
       if (status < 300 || status >= 400 || !reply.headers.location) return reply;
       reply.resume();
+      if (!URL.canParse(reply.headers.location, target))
+        throw new Failure('http', `${name} redirects to what is no address.`);
       const next = new URL(reply.headers.location, target);
       if (next.origin !== new URL(url).origin)
         throw new Failure('http', `${name} redirects to ${next.origin}. Give that address, if it is meant.`);

@@ -1,0 +1,4 @@
+/** The rival of the benchmark has no types of its own. */
+declare module 'parse-prometheus-text-format' {
+  export default function parsePrometheusTextFormat(text: string): unknown[];
+}
