@@ -118,7 +118,7 @@ export default defineConfig(
       'house/walls': 'error',
       'house/reason-for-disabling': 'error',
       'max-lines': ['error', { max: 400, skipBlankLines: false, skipComments: false }],
-      eqeqeq: 'error',
+      eqeqeq: ['error', 'always', { null: 'ignore' }],
       // TypeScript knows better
       'no-undef': 'off',
     },

@@ -1,6 +1,7 @@
 /**
- * Starts the engine beside main, starts it again when it dies, and asks it to end on quit. Port and token are
- * fixed for main's lifetime, so that a page finds the restarted engine where the old one was.
+ * Starts the engine beside main, starts it again when it dies (it then goes on with the runs it was writing), and
+ * asks it to end on quit. Port and token are fixed for main's lifetime, so that a page finds the restarted engine
+ * where the old one was.
  * Knows nothing of windows; Electron's utilityProcess comes in as an argument.
  */
 import { fork } from 'node:child_process';
@@ -55,7 +56,7 @@ function startChild(
   args: string[],
   env: NodeJS.ProcessEnv,
   onMessage: (message: unknown) => void,
-  onExit: (how: string) => void,
+  onExit: (sentence: string) => void,
 ): Child {
   if (Number(process.versions.napi) >= 10) {
     const child: UtilityProcess = options.utility.fork(options.file, args, {
@@ -64,7 +65,7 @@ function startChild(
       stdio: ['ignore', 'inherit', 'pipe'],
     });
     child.on('message', onMessage);
-    child.once('exit', (code) => onExit(`with code ${code}`));
+    child.once('exit', (code) => onExit(`The engine ended with code ${code}.`));
     return {
       get pid() {
         return child.pid;
@@ -81,9 +82,9 @@ function startChild(
     stdio: ['ignore', 'inherit', 'pipe', 'ipc'],
   });
   child.on('message', onMessage);
-  child.once('exit', (code, signal) => onExit(signal ? `by ${signal}` : `with code ${code}`));
+  child.once('exit', (code, signal) => onExit(`The engine ended with ${signal ?? `code ${code}`}.`));
   // no 'exit' follows where the program itself could not be run
-  child.once('error', (error) => child.pid === undefined && onExit(`before it began: ${error.message}`));
+  child.once('error', (error) => child.pid === undefined && onExit(notStarted(error)));
   return {
     pid: child.pid,
     stderr: child.stderr,
@@ -91,6 +92,9 @@ function startChild(
     post: (message) => child.connected && child.send(message as object, () => undefined),
   };
 }
+
+const notStarted = (error: unknown) =>
+  `The engine cannot be started: ${error instanceof Error ? error.message : String(error)}.`;
 
 /** The port of an announcement, null for any other message. */
 function announcedPort(message: unknown): number | null {
@@ -129,7 +133,11 @@ export function startEngine(options: EngineOptions): EngineProcess {
       options.onListening(port);
     };
     const exit = new Promise<string>((resolve) => {
-      child = startChild(options, args, env, listening, resolve);
+      try {
+        child = startChild(options, args, env, listening, resolve);
+      } catch (error) {
+        resolve(notStarted(error));
+      }
     });
     const stderr = child?.stderr;
     stderr?.setEncoding('utf8').on('data', (text: string) => {
@@ -138,18 +146,17 @@ export function startEngine(options: EngineOptions): EngineProcess {
     });
     const drained = stderr ? once(stderr, 'close') : Promise.resolve();
 
-    gone = exit.then(async (how) => {
+    gone = exit.then(async (ended) => {
       // its last words may still be in the pipe; a grandchild may hold the pipe for ever
       await Promise.race([drained, sleep(300)]);
       child = null;
       if (ending) return;
       if (!served) {
-        const sentence = lastWords.trimEnd().split('\n').at(-1);
-        options.onFailed(sentence || `The engine ended ${how} and said nothing.`);
+        options.onFailed(lastWords.trimEnd().split('\n').at(-1) || ended);
         return;
       }
       if (listeningAt !== null && Date.now() - listeningAt >= steadyMs) delay = options.firstRestartMs;
-      process.stderr.write(`vLLM Scope: the engine ended ${how}; it is started again in ${delay} ms.\n`);
+      process.stderr.write(`${ended} It is started again in ${delay} ms.\n`);
       timer = setTimeout(start, delay);
       delay = Math.min(delay * 2, slowestRestartMs);
     });
@@ -165,7 +172,12 @@ export function startEngine(options: EngineOptions): EngineProcess {
       if (running === null) return;
       running.post({ type: 'end' });
       const kill = setTimeout(() => {
-        if (running.pid !== undefined) process.kill(running.pid, 'SIGKILL');
+        process.stderr.write(`The engine did not end within ${endWithinMs} ms and is killed.\n`);
+        try {
+          if (running.pid !== undefined) process.kill(running.pid, 'SIGKILL');
+        } catch {
+          // it went at this very moment
+        }
       }, endWithinMs);
       await gone;
       clearTimeout(kill);

@@ -113,7 +113,7 @@ const series = (line: Line) => ({
     width: line.width,
     type: line.dash ?? 'solid',
     opacity: line.opacity,
-    join: 'round',
+    join: 'bevel',
   },
   itemStyle: { color: line.colour },
 });

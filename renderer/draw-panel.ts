@@ -140,7 +140,8 @@ function drawWords(c: Context, s: Scene, p: PanelBox, words: string) {
 
 /** A sample between two gaps has no line: a 3 px dot. */
 function drawLone(c: Context, s: Scene, p: PanelBox) {
-  for (const [w, points] of p.points) {
+  // the average lies behind the workers
+  for (const [w, points] of [...p.points].sort(([a], [b]) => (a ?? -1) - (b ?? -1))) {
     if (points.lone.length === 0) continue;
     c.fillStyle = ink(w === null ? 'mean' : (s.paints.of(w, s.kept.workers)?.token ?? 'text-3'));
     c.globalAlpha = w === null ? 1 : opacityOf(s, w);
@@ -201,24 +202,37 @@ function drawRug(c: Context, s: Scene, p: PanelBox) {
   }
 }
 
+/** Restarts at one time (an endpoint with several engines) share a flag. */
 function drawRestarts(c: Context, s: Scene, p: PanelBox, first: boolean) {
+  const restarts = s.events.filter(
+    (e) => e.kind === 'restart' && e.at >= s.window.from && e.at <= s.window.to,
+  );
   let free = s.x0;
-  for (const event of s.events) {
-    if (event.kind !== 'restart' || event.at < s.window.from || event.at > s.window.to) continue;
+  for (let i = 0; i < restarts.length;) {
+    const event = restarts[i];
+    if (!event) break;
     const x = Math.round(xOf(s, event.at)) + 0.5;
+    let next = i + 1;
+    while (next < restarts.length && xOf(s, restarts[next]?.at ?? 0) < x + 4) next++;
     dashed(c, [x, p.top], [x, p.top + p.height], [3, 2], ink('restart'));
-    if (!first || x < free) continue;
     const name = event.w === null ? 'engine' : workerName(s.run, event.w);
-    const text = `↻ ${name} restarted`;
-    const width = c.measureText(text).width + 6;
-    const left = x + 2 + width > s.x1 ? x - 3 - width : x + 2;
-    const tall = px('t-11') + 3;
-    c.fillStyle = ink('surface');
-    c.fillRect(left, p.top + 2, width, tall);
-    c.fillStyle = ink('restart');
-    c.fillText(text, left + 3, p.top + 2 + tall / 2);
-    free = left + width + 4;
+    const others = next - i > 1 ? ` and ${next - i - 1} more` : '';
+    if (first) free = drawFlag(c, s, x, p.top + 2, `↻ ${name}${others} restarted`, free);
+    i = next;
   }
+}
+
+/** Right of the rule, or left of it at the edge; left out where it would cover the one before. */
+function drawFlag(c: Context, s: Scene, x: number, top: number, text: string, free: number): number {
+  const width = c.measureText(text).width + 6;
+  const left = x + 2 + width > s.x1 ? x - 3 - width : x + 2;
+  if (left < free) return free;
+  const tall = px('t-11') + 3;
+  c.fillStyle = ink('surface');
+  c.fillRect(left, top, width, tall);
+  c.fillStyle = ink('restart');
+  c.fillText(text, left + 3, top + tall / 2);
+  return left + width + 4;
 }
 
 interface End {

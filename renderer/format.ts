@@ -38,13 +38,14 @@ function large(a: number): string {
   return significant(r);
 }
 
-/** Requests, tokens, events: whole ones exact below 10,000, means with one decimal. */
+/** Requests, tokens, events: whole ones exact below 10,000, means with a decimal or two. */
 export function count(v: Maybe): string {
   if (missing(v)) return absent;
   const a = Math.abs(v);
   if (Math.round(a) >= 10_000) return signed(v, large(a));
   if (Number.isInteger(a) || a >= 100) return signed(v, group(Math.round(a).toString()));
-  return signed(v, a >= 1 ? a.toFixed(1) : significant(a));
+  if (a < 0.005) return signed(v, '<0.01');
+  return signed(v, a >= 1 ? a.toFixed(1) : a.toFixed(2));
 }
 
 /** Something a second, without its unit. */
@@ -84,7 +85,7 @@ export function duration(v: Maybe): string {
   const whole = Math.max(0, Math.floor(v));
   const pad = (n: number) => String(n).padStart(2, '0');
   if (whole < 3600) return `${Math.floor(whole / 60)}:${pad(whole % 60)}`;
-  return `${Math.floor(whole / 3600)}${thin}h ${pad(Math.floor((whole % 3600) / 60))}`;
+  return `${Math.floor(whole / 3600)}${thin}h${thin}${pad(Math.floor((whole % 3600) / 60))}`;
 }
 
 export function bytes(v: Maybe): string {

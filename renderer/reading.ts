@@ -2,7 +2,7 @@
  * What charts, heads and lists read out of the data that is held: places, points, the fleet's number, peaks, silent
  * stretches, the workers that stand out. Pure; draws nothing.
  */
-import type { MetricInfo } from '../electron/engine/api.ts';
+import type { MetricInfo, Run, RunEvent } from '../electron/engine/api.ts';
 import { placeFrom, type Column, type Kept } from './kept.ts';
 
 /** Past this number of workers a panel shows a band, the mean and the outliers. */
@@ -156,4 +156,21 @@ export function sums(k: Kept, c: Column): Float64Array {
       if (!Number.isNaN(v)) out[i] = (Number.isNaN(out[i] ?? NaN) ? 0 : (out[i] ?? 0)) + v;
     }
   return out;
+}
+
+/** What charts of these metrics need: themselves, and what lanes and the rug on the KV panel are made of. */
+export function askedFor(metrics: MetricInfo[], run: Run): string[] {
+  const ids = new Set(metrics.map((m) => m.id));
+  if (ids.has('kv_cache_usage')) ids.add('preemptions');
+  if (run.metrics.includes('sleep_level')) ids.add('sleep_level');
+  if (ids.size === 0) ids.add('running');
+  return [...ids];
+}
+
+/** Known events with newly read ones over them: a range that goes on has a later end. */
+export function mergedEvents(known: RunEvent[], found: RunEvent[]): RunEvent[] {
+  const key = (e: RunEvent) => `${e.kind} ${e.at} ${e.endpoint} ${e.w}`;
+  const merged = new Map(known.map((e) => [key(e), e]));
+  for (const e of found) merged.set(key(e), e);
+  return [...merged.values()].sort((a, b) => a.at - b.at);
 }

@@ -4,6 +4,7 @@
  */
 import type { MetricInfo, Remote, Run, RunEvent, Ticked, Timelines } from '../electron/engine/api.ts';
 import { extend, fits, keep, newest, placeFrom, type Kept } from './kept.ts';
+import { askedFor, mergedEvents } from './reading.ts';
 import { isKind, sentence } from './sentence.ts';
 import { clamp, latest, length, pan, showsLatest, whole, zoom, type Bounds, type Span } from './span.ts';
 
@@ -73,13 +74,8 @@ export class RunView {
     return this.run.state === 'recording';
   }
 
-  /** What is asked for: the panels, and what lanes and the rug of the KV panel need. */
   get #asked(): string[] {
-    const ids = new Set(this.metrics.map((m) => m.id));
-    if (ids.has('kv_cache_usage')) ids.add('preemptions');
-    if (this.run.metrics.includes('sleep_level')) ids.add('sleep_level');
-    if (ids.size === 0) ids.add('running');
-    return [...ids];
+    return askedFor(this.metrics, this.run);
   }
 
   start() {
@@ -215,10 +211,7 @@ export class RunView {
         Date.now() + 86_400_000,
         this.#closed.signal,
       );
-      const key = (e: RunEvent) => `${e.kind} ${e.at} ${e.endpoint} ${e.w}`;
-      const merged = new Map(this.events.map((e) => [key(e), e]));
-      for (const e of found) merged.set(key(e), e);
-      if (found.length > 0) this.events = [...merged.values()].sort((a, b) => a.at - b.at);
+      if (found.length > 0) this.events = mergedEvents(this.events, found);
     } catch (error) {
       if (!isKind(error, 'cancelled')) this.error = sentence(error);
     }
@@ -245,7 +238,8 @@ export class RunView {
     try {
       const run = await this.#methods.getRun(this.run.id, this.#closed.signal);
       const ended = this.recording && run.state !== 'recording';
-      const first = this.run.ticks === 0 && run.ticks > 0;
+      const first =
+        (this.run.ticks === 0) !== (run.ticks === 0) || (this.run.workers === 0) !== (run.workers === 0);
       this.run = run;
       if (first) this.window = whole(this.bounds);
       if (ended) {
@@ -311,7 +305,7 @@ export class RunView {
   }
 
   #take(t: Timelines, now: number) {
-    const first = this.run.ticks === 0 || this.run.metrics.length === 0;
+    const first = this.run.ticks === 0 || this.run.workers === 0 || this.run.metrics.length === 0;
     const interval = this.run.intervalSeconds * second;
     if (t.times.length > 0 && t.widthSeconds === 0) {
       if (this.tail && fits(this.tail, t)) this.tail = extend(this.tail, t, now - tailMs);
@@ -327,7 +321,8 @@ export class RunView {
     const since = performance.now();
     if (first || t.workers !== this.run.workerList.length || since - this.#runAt > 10_000)
       void this.refresh();
-    if (since - this.#overviewAt > Math.max(5000, Math.min(60_000, length(this.window) / 300)))
+    const { first: began, last } = this.bounds;
+    if (since - this.#overviewAt > Math.max(900, Math.min(60_000, (last - began) / 150)))
       void this.#loadOverview();
     if (this.#load !== null || this.#delay !== undefined || !this.following) return;
     const end = newest(this.kept);

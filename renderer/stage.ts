@@ -5,33 +5,17 @@
  */
 import type { MetricInfo } from '../electron/engine/api.ts';
 import { Chart, type ChartReading, type Line } from './chart.ts';
-import { clock } from './clock.ts';
+import { drawCross, type Parts } from './crosshair.ts';
 import { drawAxis, drawLanes, drawOverview } from './draw-frame.ts';
 import { drawOver, drawUnder } from './draw-panel.ts';
 import { blank, ink, px, rereadInk } from './ink.ts';
 import { newest, placeFrom, type Kept } from './kept.ts';
-import { Paints, points } from './lines.ts';
-import { extremes, farthest, linesUpTo, placeAt, placesIn, pointTime, timeAt, valueAt } from './reading.ts';
+import { dashFor, Paints, points } from './lines.ts';
+import { extremes, farthest, linesUpTo, placeAt, placesIn, timeAt, valueAt } from './reading.ts';
 import { linear, logarithmic, type Scale } from './scale.ts';
-import { opacityOf, plotBottom, plotTop, workerName, xOf, yOf, type PanelBox, type Scene } from './scene.ts';
+import { opacityOf, plotBottom, plotTop, workerName, yOf, type PanelBox, type Scene } from './scene.ts';
 import { whole, type Span } from './span.ts';
 import type { RunView } from './run-view.svelte.ts';
-
-/** The elements that are drawn on, once all are there. */
-export interface Parts {
-  /** Holds all panels; scrolls in `scroll`. */
-  sheet: HTMLElement;
-  under: HTMLCanvasElement;
-  over: HTMLCanvasElement;
-  cross: HTMLCanvasElement;
-  lanes: HTMLCanvasElement;
-  axis: HTMLCanvasElement;
-  overview: HTMLCanvasElement;
-  /** The span being selected by dragging. */
-  chosen: HTMLElement;
-  /** The time at the crosshair. */
-  mark: HTMLElement;
-}
 
 interface Mounted {
   chart: Chart;
@@ -57,6 +41,7 @@ export class Stage {
   paints = new Paints();
   /** Told when who is drawn in which colour changed: the list has their swatches. */
   painted: () => void = () => undefined;
+  readonly #hook = () => this.read();
   #charts = new Map<string, Mounted>();
   #lines = new Map<string, LinesOf>();
   #scales = new Map<string, Scale>();
@@ -66,10 +51,13 @@ export class Stage {
   #frame = 0;
   #crossFrame = 0;
   #theme = 0;
+  /** Of the sheet when it was drawn: asking the element while the pointer moves would force a layout. */
+  #height = 0;
+  #edges: [number, number] | null = null;
 
   constructor(view: RunView) {
     this.view = view;
-    window.__charts = () => this.read();
+    window.__charts = this.#hook;
   }
 
   read(): ChartReading[] {
@@ -112,15 +100,20 @@ export class Stage {
   close() {
     cancelAnimationFrame(this.#frame);
     cancelAnimationFrame(this.#crossFrame);
-    if (window.__charts) delete window.__charts;
+    this.#frame = this.#crossFrame = 0;
+    // the next stage may stand already
+    if (window.__charts === this.#hook) delete window.__charts;
   }
 
   /** Pixels from the sheet's left edge to the plots' edges. */
   edges(): [number, number] {
     const width = this.parts?.sheet.clientWidth ?? 0;
     // names stand at the right ends wherever there is more than one worker: colour is never the only sign
+    if (this.#edges) return this.#edges;
     const end = px('endgutter') * (this.view.run.workers > 1 ? 1.42 : 1);
-    return [px('head') + px('ygutter'), Math.max(px('head') + px('ygutter') + 50, width - end)];
+    const x0 = px('head') + px('ygutter');
+    this.#edges = [x0, Math.max(x0 + 50, width - end)];
+    return this.#edges;
   }
 
   // ---------------------------------------------------------------- the scene
@@ -128,6 +121,7 @@ export class Stage {
   #build(): boolean {
     const { view, parts } = this;
     const kept = view.kept;
+    this.#edges = null;
     if (!parts || !kept) return false;
     const [x0, x1] = this.edges();
     view.plotWidth = x1 - x0;
@@ -232,7 +226,7 @@ export class Stage {
           data: drawn.data,
           colour: ink(paint.token),
           width: isolated ? 2 : s.many ? 1.25 : 1.4,
-          dash: paint.dash,
+          dash: dashFor(paint.dash, drawn.data),
           opacity: opacityOf(s, w),
           z: isolated ? 4 : 2,
         });
@@ -245,9 +239,10 @@ export class Stage {
           data: drawn.data,
           colour: ink('mean'),
           width: s.many ? 1.75 : 1.25,
-          dash: s.many ? null : [6, 3],
+          dash: s.many ? null : dashFor([6, 3], drawn.data),
           opacity: s.many ? 1 : 0.85,
-          z: 3,
+          // between few workers it lies behind their lines, past 16 it is what is read first
+          z: s.many ? 3 : 1,
         });
       }
     }
@@ -278,6 +273,7 @@ export class Stage {
     }
     const width = this.#sheetWidth();
     const height = parts.sheet.clientHeight;
+    this.#height = height;
     const under = blank(parts.under, width, height);
     if (under) for (const p of this.boxes) drawUnder(under, s, p);
     const over = blank(parts.over, width, height);
@@ -301,63 +297,10 @@ export class Stage {
     p.mark.hidden = p.cross.hidden = p.chosen.hidden = true;
   }
 
-  /**
-   * Alone while the pointer moves: the canvas is a narrow strip that is moved with the rule, since a change to a
-   * canvas of the sheet's size costs milliseconds where a processor draws.
-   */
+  /** Alone while the pointer moves. */
   #drawCross() {
-    const { parts, scene: s } = this;
-    if (!parts || !s) return;
-    this.#drawSelection(parts.chosen, s);
-    const at = this.view.cursor;
-    const i = at === null ? -1 : placeAt(s.kept, at);
-    const x = i < 0 ? -1 : Math.round(xOf(s, timeAt(s.kept, i)));
-    const hidden = i < 0 || x < s.x0 || x > s.x1;
-    parts.mark.hidden = parts.cross.hidden = hidden;
-    if (hidden) return;
-    const dots = this.#dots(s, i, x);
-    const reach = dots.reduce((far, d) => Math.max(far, Math.abs(d.x)), 0) + 5;
-    const half = Math.ceil(reach / 8) * 8;
-    const height = parts.sheet.clientHeight;
-    parts.cross.style.width = `${2 * half}px`;
-    parts.cross.style.transform = `translateX(${x - half}px)`;
-    const c = blank(parts.cross, 2 * half, height);
-    if (!c) return;
-    c.fillStyle = ink('cross');
-    c.fillRect(half, 0, 1, height);
-    c.strokeStyle = ink('surface');
-    for (const d of dots) {
-      c.globalAlpha = d.opacity;
-      c.fillStyle = d.colour;
-      c.beginPath();
-      c.arc(half + d.x + 0.5, d.y, 2.75, 0, 7);
-      c.fill();
-      c.stroke();
-    }
-    parts.mark.textContent = clock(timeAt(s.kept, i));
-    parts.mark.style.transform = `translateX(clamp(${s.x0}px, ${x}px - 50%, ${s.x1}px - 100%))`;
-  }
-
-  /** Where the lines are at a place, beside the rule: workers are scraped a little apart. */
-  #dots(s: Scene, i: number, x: number) {
-    return this.boxes.flatMap((p) =>
-      p.drawn.flatMap((w) => {
-        const v = p.column ? valueAt(s.kept, p.column, w, i) : NaN;
-        const own = xOf(s, pointTime(s.kept, w, i));
-        if (Number.isNaN(v) || own < s.x0 || own > s.x1) return [];
-        const colour = ink(s.paints.of(w, s.kept.workers)?.token ?? 'text-3');
-        return [{ x: own - x, y: yOf(p, v), colour, opacity: opacityOf(s, w) }];
-      }),
-    );
-  }
-
-  #drawSelection(element: HTMLElement, s: Scene) {
-    element.hidden = this.selection === null;
-    if (!this.selection) return;
-    const a = Math.max(s.x0, xOf(s, this.selection.from));
-    const b = Math.min(s.x1, xOf(s, this.selection.to));
-    element.style.left = `${a}px`;
-    element.style.width = `${Math.max(1, b - a)}px`;
+    if (this.parts && this.scene)
+      drawCross(this.parts, this.scene, this.boxes, this.#height, this.view.cursor, this.selection);
   }
 
   // ---------------------------------------------------------------- reading back

@@ -34,6 +34,8 @@ class Scope {
 
   #connection: Connection | null = null;
   #opening: AbortController | null = null;
+  #clustersAt = 0;
+  #clustersOld = false;
 
   get methods() {
     if (!this.#connection) throw new Error('not started');
@@ -95,7 +97,13 @@ class Scope {
       this.ready = true;
       const s = this.selection;
       if (first) this.select(this.#firstSelection(wanted));
-      else if (s.view === 'run') await this.#open(s.id);
+      else if (s.view === 'run') {
+        // who followed a recording goes on with the one that took its place
+        const next =
+          this.run?.following && this.shownRun?.state !== 'recording' && this.shownCluster?.recording;
+        if (next) this.select({ view: 'run', id: next });
+        else await this.#open(s.id);
+      }
       this.#tidy();
     });
   }
@@ -111,6 +119,8 @@ class Scope {
   }
 
   async #readClusters() {
+    this.#clustersAt = performance.now();
+    this.#clustersOld = false;
     this.clusters = await this.methods.listClusters();
     this.#tidy();
   }
@@ -183,6 +193,8 @@ class Scope {
         view.isolated = before.isolated;
         view.plotWidth = before.plotWidth;
         view.range = before.range;
+        view.kept = before.kept;
+        view.version = 1;
         if (before.range === null || !before.following) {
           view.window = before.window;
           view.following = before.following && run.state === 'recording';
@@ -253,8 +265,15 @@ class Scope {
   // ---------------------------------------------------------------- acts
 
   #ticked(t: Ticked) {
+    const before = this.ticks[t.cluster];
     this.ticks = { ...this.ticks, [t.cluster]: t };
     this.run?.ticked(t);
+    // ticks say how many answer, not which: how each endpoint stands is read when that changes, or is looked at
+    this.#clustersOld ||= before?.answered !== t.answered || before.workers !== t.workers;
+    const looking = this.selection.view === 'cluster' || t.answered < t.endpoints;
+    const age = performance.now() - this.#clustersAt;
+    if ((this.#clustersOld && age > 900) || (looking && age > 2500))
+      void this.#try(() => this.#readClusters());
   }
 
   /** Throws what the engine refuses: the form shows it at the field. */

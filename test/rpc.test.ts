@@ -20,7 +20,7 @@ import {
 /** As a socket gives it: bytes somewhere in a pool, seldom where an array of floats could begin. */
 function moved(frame: string | Uint8Array, by: number): string | Uint8Array {
   if (typeof frame === 'string') return frame;
-  const pool = new Uint8Array(frame.length + 64);
+  const pool = new Uint8Array(by + frame.length + 1000);
   pool.set(frame, by);
   return pool.subarray(by, by + frame.length);
 }
@@ -108,11 +108,13 @@ describe('frames', () => {
     ['three bytes', new Uint8Array(3)],
     ['a length beyond its end', Uint8Array.of(255, 255, 255, 255, 123, 125)],
     ['bytes that are no JSON', Uint8Array.of(2, 0, 0, 0, 200, 201)],
-    ['an array beyond its end', withHead('{"$floats":8,"at":0,"length":1000000}')],
+    ['an array beyond its end', withHead('{"$floats":8,"at":0,"length":100}')],
     ['an array of less than nothing', withHead('{"$floats":8,"at":0,"length":-1}')],
     ['an array before its beginning', withHead('{"$floats":8,"at":-800,"length":1}')],
   ])('%s throws instead of giving something', (_name, frame) => {
     expect(() => decode(frame)).toThrow();
+    // nor what lies around it in the pool it came in
+    expect(() => decode(moved(frame, 1000))).toThrow();
   });
 });
 

@@ -161,4 +161,5 @@ async function main(args: string[]): Promise<number> {
   }
 }
 
-process.exitCode = await main(process.argv.slice(2));
+// an open channel to whoever started us would keep the process alive
+process.exit(await main(process.argv.slice(2)));

@@ -100,9 +100,12 @@ export class ClusterAtWork {
   }
 
   async disconnect(): Promise<void> {
-    await this.stopRecording();
-    this.close();
-    this.put({ connected: false });
+    try {
+      await this.stopRecording();
+    } finally {
+      this.close();
+      this.put({ connected: false });
+    }
   }
 
   /** Ends scraping without saying that it should not go on at the next start. */
@@ -113,8 +116,11 @@ export class ClusterAtWork {
 
   /** The engine ends: the run is closed, the cluster comes back at the next start. */
   async end(): Promise<void> {
-    await this.stopRecording();
-    this.close();
+    try {
+      await this.stopRecording();
+    } finally {
+      this.close();
+    }
   }
 
   put(change: Partial<StoredCluster>): void {
@@ -183,10 +189,16 @@ export class ClusterAtWork {
       const { recording } = this;
       if (!recording) return null;
       this.recording = null;
-      const { generationTokens } = await recording.end();
-      const run = this.summarise(recording, { state: 'ended', generation_tokens: generationTokens });
-      this.around.changed('clusters');
-      this.around.changed('runs');
+      let run: StoredRun | null = null;
+      let change: Partial<StoredRun> = { state: 'ended-unexpectedly' }; // where its end cannot be written
+      try {
+        const { generationTokens } = await recording.end();
+        change = { state: 'ended', generation_tokens: generationTokens };
+      } finally {
+        run = this.summarise(recording, change);
+        this.around.changed('clusters');
+        this.around.changed('runs');
+      }
       return run;
     });
   }

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { EventEmitter } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
-import type { ClusterInput, Events, Implementation, RunSummary } from './api.ts';
+import type { ClusterInput, Events, Implementation, RunSummary, StatisticsQuery } from './api.ts';
 import { endpointName, endpointUrls } from './addresses.ts';
 import { metrics } from './catalogue.ts';
 import { checkUrl } from './check.ts';
@@ -40,10 +40,16 @@ export interface Engine {
 /** Throws `folder-locked`, `folder-remote`, or what library.db says of itself. */
 export async function createEngine(options: EngineOptions): Promise<Engine> {
   const { dataFolder, version, report = (s) => console.error(s) } = options;
-  fs.mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
+  makeFolder(dataFolder);
   refuseRemoteFolder(dataFolder);
   const lock = lockFolder(dataFolder);
-  const library = new Library(dataFolder);
+  let library: Library;
+  try {
+    library = new Library(dataFolder);
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
   const reader = startReader((error) => report(`The reading thread ended: ${sentenceOf(error)}`));
   const events = new EventEmitter();
   events.setMaxListeners(0);
@@ -66,9 +72,9 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     if (!cluster) throw new EngineError('not-found', 'This cluster is not there any more.');
     return cluster;
   };
-  const runOf = (id: string): StoredRun => {
-    const run = library.run(id);
-    if (!run) throw new EngineError('not-found', `No run "${id}" in ${dataFolder}.`);
+  const runOf = (id: unknown): StoredRun => {
+    const run = library.run(text(id, 'The id of a run'));
+    if (!run) throw new EngineError('not-found', `No run "${String(id)}" in ${dataFolder}.`);
     return run;
   };
 
@@ -123,7 +129,11 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       })),
 
     preferences: () => library.preferences(),
-    setPreference: (key, value) => library.setPreference(text(key, 'A preference key'), value),
+    setPreference: (key, value) => {
+      // a value that was not given: the signal stands in its place
+      if (value instanceof AbortSignal) throw new EngineError('bad-input', 'A preference needs a value.');
+      library.setPreference(text(key, 'A preference key'), value);
+    },
 
     listClusters: () => [...clusters.values()].map((c) => c.state),
     addCluster: async (input) => {
@@ -152,7 +162,8 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       return clusterOf(id).state;
     },
 
-    startRecording: async (id, name) => summary(await clusterOf(id).record(name)),
+    startRecording: async (id, name) =>
+      summary(await clusterOf(id).record(typeof name === 'string' ? name : null)),
     stopRecording: async (id) => {
       const run = await clusterOf(id).stopRecording();
       if (!run) throw new EngineError('bad-input', 'Nothing is being recorded there.');
@@ -186,15 +197,26 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
         lastAt: lastAt ?? run.started,
       };
     },
-    events: (id, from, to, signal) => reader.calls.events(runOf(id).file, from, to, signal),
+    events: async (id, from, to, signal) => {
+      const run = runOf(id);
+      await readyToRead(run);
+      return reader.calls.events(run.file, number(from, 'from'), number(to, 'to'), signal);
+    },
     timelines: async (query, signal) => {
+      checkQuery(query);
+      number(query.points, 'points');
       const run = runOf(query.run);
       await readyToRead(run);
       return reader.calls.timelines(run.file, query, signal);
     },
-    statistics: (query, signal) => reader.calls.statistics(runOf(query.run).file, query, signal),
+    statistics: async (query, signal) => {
+      checkQuery(query);
+      const run = runOf(query.run);
+      await readyToRead(run);
+      return reader.calls.statistics(run.file, query, signal);
+    },
 
-    check: (address, signal) => checkUrl(address, signal),
+    check: (address, signal) => checkUrl(text(address, 'An address'), signal),
   };
 
   const recording = library.runs().filter((run) => run.state === 'recording');
@@ -210,7 +232,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       // the run cannot go on (its file is damaged or gone): what is there stays, and a new one begins
       report(sentenceOf(error));
       if (run) closeUnexpected(run);
-      await cluster.connect();
+      await cluster.connect().catch((again: unknown) => report(sentenceOf(again)));
     }
   }
   if (options.resume)
@@ -225,7 +247,8 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     },
     recordInto: async (id, file) => summary(await clusterOf(id).record(null, file)),
     close: async () => {
-      for (const cluster of clusters.values()) await cluster.end();
+      for (const cluster of clusters.values())
+        await cluster.end().catch((error: unknown) => report(sentenceOf(error))); // the others are ended all the same
       await Promise.allSettled(rolling.values());
       await reader.close();
       library.close();
@@ -253,6 +276,7 @@ const summary = (r: StoredRun): RunSummary => ({
 
 /** What came from outside as a cluster, checked. Throws `bad-input`. */
 function storedCluster(input: ClusterInput) {
+  isObject(input, 'A cluster');
   const endpoints = endpointUrls(text(input.addresses, 'Addresses'));
   const seconds = (
     value: number | undefined,
@@ -284,6 +308,39 @@ function text(value: unknown, what: string): string {
   if (typeof value !== 'string' || value.trim() === '')
     throw new EngineError('bad-input', `${what} is missing.`);
   return value.trim();
+}
+
+function number(value: unknown, what: string): number {
+  if (typeof value !== 'number' || Number.isNaN(value))
+    throw new EngineError('bad-input', `${what} must be a number.`);
+  return value;
+}
+
+function isObject(value: unknown, what: string): void {
+  if (typeof value !== 'object' || value === null || value instanceof AbortSignal)
+    throw new EngineError('bad-input', `${what} is missing.`);
+}
+
+/** What timelines and statistics ask for. */
+function checkQuery(query: StatisticsQuery): void {
+  isObject(query, 'A query');
+  number(query.from, 'from');
+  number(query.to, 'to');
+  const { metrics } = query as { metrics: unknown };
+  if (!Array.isArray(metrics) || metrics.length === 0 || !metrics.every((m) => typeof m === 'string'))
+    throw new EngineError('bad-input', 'A query needs a list of metrics.');
+}
+
+function makeFolder(folder: string): void {
+  try {
+    fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
+    fs.accessSync(folder, fs.constants.W_OK);
+  } catch (error) {
+    throw new EngineError(
+      'bad-input',
+      `${folder} cannot be written to (${sentenceOf(error)}). Choose another folder with --data DIR.`,
+    );
+  }
 }
 
 function freeBytes(folder: string): number | null {

@@ -7,8 +7,8 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import type { RunState } from './api.ts';
 import { EngineError } from './errors.ts';
-import { LIBRARY_APPLICATION_ID, librarySteps, upgrade } from './schema.ts';
-import { asEngineError, openForWriting } from './store.ts';
+import { LIBRARY_APPLICATION_ID, librarySteps } from './schema.ts';
+import { openForWriting } from './store.ts';
 
 export interface StoredCluster {
   id: string;
@@ -89,14 +89,9 @@ export class Library {
 
   constructor(folder: string) {
     const file = path.join(folder, 'library.db');
-    try {
-      this.db = openForWriting(file);
-      this.db.pragma('synchronous = FULL');
-      this.db.pragma('wal_autocheckpoint = 1000');
-      upgrade(this.db, librarySteps, LIBRARY_APPLICATION_ID, file);
-    } catch (error) {
-      throw asEngineError(error, file);
-    }
+    this.db = openForWriting(file, librarySteps, LIBRARY_APPLICATION_ID);
+    this.db.pragma('synchronous = FULL');
+    this.db.pragma('wal_autocheckpoint = 1000');
   }
 
   clusters(): StoredCluster[] {

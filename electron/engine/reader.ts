@@ -11,7 +11,7 @@ import { metrics } from './catalogue.ts';
 import { EngineError } from './errors.ts';
 import * as queries from './queries.ts';
 import { answerCalls, type Frame } from './rpc.ts';
-import { RUN_APPLICATION_ID, runSteps } from './schema.ts';
+import { refuseOther, RUN_APPLICATION_ID, runSteps } from './schema.ts';
 import { statistics, temporaryTables } from './statistics.ts';
 import { asEngineError, readMeta } from './store.ts';
 import { rollUp, timelines, totalOf, type RolledSlice, type RunFile } from './timelines.ts';
@@ -65,16 +65,8 @@ function open(file: string): Opened {
   if (!fs.existsSync(file)) throw new EngineError('not-found', `${file} is gone.`);
   const db = new Database(file, { readonly: true });
   try {
-    if (db.pragma('application_id', { simple: true }) !== RUN_APPLICATION_ID)
-      throw new EngineError('file-foreign', `${file} is no run of vLLM Scope.`);
-    const version = db.pragma('user_version', { simple: true }) as number;
-    if (version !== runSteps.length)
-      throw new EngineError(
-        version > runSteps.length ? 'file-newer' : 'bad-input',
-        version > runSteps.length
-          ? `${file} was written by a newer vLLM Scope (schema ${version}, this one knows ${runSteps.length}). Update vLLM Scope to open it.`
-          : `${file} has an older schema and was not upgraded.`,
-      );
+    if (refuseOther(db, runSteps, RUN_APPLICATION_ID, file) < runSteps.length)
+      throw new EngineError('bad-input', `${file} has an older schema and was not upgraded.`);
     db.pragma('temp_store = MEMORY');
     db.pragma('cache_size = -32768');
     db.exec(temporaryTables);

@@ -73,12 +73,13 @@ export const librarySteps: readonly string[] = [
   `,
 ];
 
-/**
- * Brings a file up to the newest version, each step in a transaction of its own.
- * Throws `file-foreign` for another application's file, `file-newer` for a newer version; a step that fails throws
- * and leaves the file as that step found it.
- */
-export function upgrade(db: Database, steps: readonly string[], applicationId: number, file: string): void {
+/** Throws `file-foreign` for another application's file, `file-newer` for a newer version. Gives its version. */
+export function refuseOther(
+  db: Database,
+  steps: readonly string[],
+  applicationId: number,
+  file: string,
+): number {
   const version = db.pragma('user_version', { simple: true }) as number;
   const application = db.pragma('application_id', { simple: true }) as number;
   const empty = version === 0 && db.prepare('SELECT count(*) FROM sqlite_schema').pluck().get() === 0;
@@ -89,6 +90,15 @@ export function upgrade(db: Database, steps: readonly string[], applicationId: n
       'file-newer',
       `${file} was written by a newer vLLM Scope (schema ${version}, this one knows ${steps.length}). Update vLLM Scope to open it.`,
     );
+  return version;
+}
+
+/**
+ * Brings a file up to the newest version, each step in a transaction of its own. Throws as refuseOther does; a step
+ * that fails throws and leaves the file as that step found it.
+ */
+export function upgrade(db: Database, steps: readonly string[], applicationId: number, file: string): void {
+  const version = refuseOther(db, steps, applicationId, file);
   for (let step = version; step < steps.length; step++) {
     db.transaction(() => {
       db.exec(steps[step]!);

@@ -8,7 +8,7 @@ import Database from 'better-sqlite3';
 import type { OutcomeReason } from './api.ts';
 import { columns } from './catalogue.ts';
 import { EngineError, sentenceOf } from './errors.ts';
-import { RUN_APPLICATION_ID, runSteps, upgrade, WORKERS_MAX } from './schema.ts';
+import { refuseOther, RUN_APPLICATION_ID, runSteps, upgrade, WORKERS_MAX } from './schema.ts';
 import { ROLLUP_VERSION } from './vectors.ts';
 import type { Changes, EventRow, Remembered, WorkerRow } from './workers.ts';
 
@@ -49,16 +49,30 @@ interface OpenOutage {
   reason: string;
 }
 
-/** Settings of every connection that writes; page_size only takes effect before WAL. */
-export function openForWriting(file: string): Database.Database {
+/**
+ * A connection that writes, its file made or brought up to the newest schema. What is not ours is refused before
+ * anything of it is changed. page_size only takes effect before WAL.
+ */
+export function openForWriting(
+  file: string,
+  steps: readonly string[],
+  applicationId: number,
+): Database.Database {
   const db = new Database(file);
-  db.pragma('page_size = 16384');
-  db.pragma('journal_mode = WAL');
-  db.pragma('synchronous = NORMAL');
-  db.pragma('wal_autocheckpoint = 0');
-  db.pragma('journal_size_limit = 67108864');
-  db.pragma('foreign_keys = ON');
-  return db;
+  try {
+    refuseOther(db, steps, applicationId, file);
+    db.pragma('page_size = 16384');
+    db.pragma('journal_mode = WAL');
+    db.pragma('synchronous = NORMAL');
+    db.pragma('wal_autocheckpoint = 0');
+    db.pragma('journal_size_limit = 67108864');
+    db.pragma('foreign_keys = ON');
+    upgrade(db, steps, applicationId, file);
+    return db;
+  } catch (error) {
+    db.close();
+    throw asEngineError(error, file);
+  }
 }
 
 /** SQLite's codes for "this is no intact database" and "no room", as our own kinds with a sentence. */
@@ -135,9 +149,8 @@ export class RunStore {
     if (fs.existsSync(file))
       throw new EngineError('bad-input', `${file} exists already; choose another name.`);
     fs.mkdirSync(path.dirname(file), { recursive: true });
-    const db = openForWriting(file);
+    const db = openForWriting(file, runSteps, RUN_APPLICATION_ID);
     try {
-      upgrade(db, runSteps, RUN_APPLICATION_ID, file);
       const put = db.prepare('INSERT INTO meta(key, value) VALUES (?, ?)');
       db.transaction(() => {
         for (const [key, value] of Object.entries(meta)) put.run(key, value);
@@ -155,9 +168,8 @@ export class RunStore {
   /** An existing run, to write more into it or to close what a crash left open. */
   static open(file: string): RunStore {
     if (!fs.existsSync(file)) throw new EngineError('not-found', `${file} is gone.`);
-    const db = openForWriting(file);
+    const db = openForWriting(file, runSteps, RUN_APPLICATION_ID);
     try {
-      upgrade(db, runSteps, RUN_APPLICATION_ID, file);
       return new RunStore(db, file);
     } catch (error) {
       db.close();
@@ -207,6 +219,10 @@ export class RunStore {
   /** Marks that the run goes on after a break, at the time of the first tick of the new stretch. */
   beginStretch(first: number, at: number, detail: string): void {
     this.db.transaction(() => {
+      // the one before ended with its last tick: whoever wrote it could not say so
+      this.db
+        .prepare('UPDATE stretch SET ended = coalesce((SELECT max(at) FROM tick), began) WHERE ended IS NULL')
+        .run();
       this.db.prepare('INSERT OR REPLACE INTO stretch(first, began) VALUES (?, ?)').run(first, at);
       this.insertEvent.run(first, at, 'stretch', null, null, detail);
     })();
@@ -321,9 +337,14 @@ export class RunStore {
 
   /** Ends the stretch and folds the WAL into the file, so that it can be copied as it is. */
   close(endedAt: number): void {
-    this.db.prepare('UPDATE stretch SET ended = ? WHERE ended IS NULL').run(endedAt);
-    this.db.pragma('wal_checkpoint(TRUNCATE)');
-    this.db.close();
+    try {
+      this.db.prepare('UPDATE stretch SET ended = ? WHERE ended IS NULL').run(endedAt);
+      this.db.pragma('wal_checkpoint(TRUNCATE)');
+    } catch (error) {
+      throw asEngineError(error, this.file);
+    } finally {
+      this.db.close();
+    }
   }
 }
 

@@ -222,7 +222,7 @@ async function buckets(
       for (const row of rows) of.set(bucketOfId(row.id), unpack(row, run.workers));
       await run.breathe();
     }
-  if (stored === until) return found;
+  if (stored === until || ids.length === 0) return found; // ... as in a run in which nobody answered
   if (width === WIDTHS[0]) {
     await addFromRaw(run, found, stored, until);
     return found;

@@ -75,7 +75,6 @@ const parentPort = () => (process as unknown as { parentPort?: ParentPort }).par
 export async function serve(given: Given): Promise<void> {
   const { dataFolder, version } = given;
   const env = process.env;
-  const token = env.VLLM_SCOPE_TOKEN || lastingToken(dataFolder);
   const host = given.host ?? '127.0.0.1';
   const port = given.port === undefined ? DEFAULT_PORT : Number(given.port);
   if (!Number.isInteger(port) || port < 0 || port > 65535)
@@ -83,6 +82,7 @@ export async function serve(given: Given): Promise<void> {
   const ending = asked();
   const engine = await createEngine({ dataFolder, version, resume: env.VLLM_SCOPE_RESUME === '1' });
   try {
+    const token = env.VLLM_SCOPE_TOKEN || lastingToken(dataFolder);
     const server = await serveEngine(engine, {
       host,
       port,
