@@ -69,10 +69,9 @@ export class Chart {
   draw(window: { from: number; to: number }, scale: Scale, plot: Plot, lines: Line[]) {
     const axes = {
       grid: plot,
-      xAxis: { type: 'value', min: window.from, max: window.to },
-      yAxis: scale.log
-        ? { type: 'log', min: scale.low, max: scale.high }
-        : { type: 'value', min: scale.low, max: scale.high },
+      xAxis: { type: 'value', show: false, min: window.from, max: window.to },
+      // another type makes a new axis: it must be told again not to show itself
+      yAxis: { type: scale.log ? 'log' : 'value', show: false, min: scale.low, max: scale.high },
     };
     if (lines === this.#lines) {
       this.#chart.setOption(axes, { silent: true });

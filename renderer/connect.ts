@@ -23,13 +23,7 @@ export function takeToken(): string | null {
   return given;
 }
 
-export interface Connection {
-  client: Client;
-  /** Try now instead of waiting for the back-off. */
-  hurry(): void;
-}
-
-export function connect(token: string | null, changed: (link: Link) => void): Connection {
+export function connect(token: string | null, changed: (link: Link) => void): Client {
   let socket: WebSocket | null = null;
   let wait = 250;
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -76,6 +70,7 @@ export function connect(token: string | null, changed: (link: Link) => void): Co
     }
   };
 
+  /** Now, instead of waiting for the back-off. */
   const hurry = () => {
     if (socket === null && token !== null) open();
   };
@@ -85,5 +80,5 @@ export function connect(token: string | null, changed: (link: Link) => void): Co
   });
   // after the caller has the connection in hand
   queueMicrotask(open);
-  return { client, hurry };
+  return client;
 }

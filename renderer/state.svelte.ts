@@ -3,7 +3,8 @@
  * every reconnect and whenever the engine says that something changed. One run's data is run-view.svelte.ts.
  */
 import type { Cluster, ClusterInput, Info, MetricInfo, RunSummary, Ticked } from '../electron/engine/api.ts';
-import { connect, takeToken, type Connection, type Link } from './connect.ts';
+import type { Client } from '../electron/engine/rpc.ts';
+import { connect, takeToken, type Link } from './connect.ts';
 import { isKind, sentence } from './sentence.ts';
 import { RunView } from './run-view.svelte.ts';
 
@@ -32,14 +33,14 @@ class Scope {
   fault = $state<string | null>(null);
   sidebar = $state<boolean | null>(null);
 
-  #connection: Connection | null = null;
+  #client: Client | null = null;
   #opening: AbortController | null = null;
   #clustersAt = 0;
   #clustersOld = false;
 
   get methods() {
-    if (!this.#connection) throw new Error('not started');
-    return this.#connection.client.methods;
+    if (!this.#client) throw new Error('not started');
+    return this.#client.methods;
   }
 
   /** The run shown, as the list has it. */
@@ -57,13 +58,13 @@ class Scope {
 
   start() {
     const hash = new URLSearchParams(location.hash.slice(1));
-    const connection = connect(takeToken(), (link) => {
+    const client = connect(takeToken(), (link) => {
       this.link = link;
       if (link === 'open') void this.#readAll(hash.get('run'));
     });
-    this.#connection = connection;
-    connection.client.on('ticked', (t) => this.#ticked(t));
-    connection.client.on('changed', ({ what }) => {
+    this.#client = client;
+    client.on('ticked', (t) => this.#ticked(t));
+    client.on('changed', ({ what }) => {
       if (what === 'clusters') void this.#try(() => this.#readClusters());
       else void this.#try(() => this.#readRuns());
     });

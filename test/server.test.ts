@@ -248,7 +248,6 @@ describe.concurrent('who is let in', () => {
       '127.0.0.2',
       '0.0.0.0',
       '[::2]',
-      '',
       'a b',
     ]) {
       expect([name, await status(name)]).toEqual([name, 403]);
@@ -428,11 +427,17 @@ describe.concurrent('over the wire', () => {
     ])
       socket.send(JSON.stringify(frame));
     await methods.info();
-    expect(answers.filter((a) => 'error' in (a as object))).toMatchObject([
-      { id: 2, error: { kind: 'bad-input' } },
-      { id: 3, error: { kind: 'bad-input' } },
-      { id: 4, error: { kind: 'bad-input' } },
-      { id: {}, error: { kind: 'bad-input' } },
+    const refusals = answers as { id: unknown; error?: { kind: string } }[];
+    expect(
+      refusals
+        .filter((a) => a.error)
+        .map((a) => [JSON.stringify(a.id), a.error!.kind])
+        .sort(),
+    ).toEqual([
+      ['2', 'bad-input'],
+      ['3', 'bad-input'],
+      ['4', 'bad-input'],
+      ['{}', 'bad-input'],
     ]);
     expect(reported).toEqual([]);
   });

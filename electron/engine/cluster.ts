@@ -189,17 +189,16 @@ export class ClusterAtWork {
       const { recording } = this;
       if (!recording) return null;
       this.recording = null;
-      let run: StoredRun | null = null;
       let change: Partial<StoredRun> = { state: 'ended-unexpectedly' }; // where its end cannot be written
       try {
         const { generationTokens } = await recording.end();
         change = { state: 'ended', generation_tokens: generationTokens };
       } finally {
-        run = this.summarise(recording, change);
+        this.summarise(recording, change);
         this.around.changed('clusters');
         this.around.changed('runs');
       }
-      return run;
+      return this.around.library.run(recording.store.meta.id) ?? null;
     });
   }
 
@@ -252,11 +251,11 @@ export class ClusterAtWork {
   }
 
   /** Brings the list of runs up to date. */
-  private summarise(recording: Recording, change: Partial<StoredRun>): StoredRun | null {
+  private summarise(recording: Recording, change: Partial<StoredRun>): void {
     const { store } = recording;
     const run = this.around.library.run(store.meta.id);
-    if (!run) return null;
-    const now: StoredRun = {
+    if (!run) return;
+    this.around.library.putRun({
       ...run,
       name: store.meta.name,
       ended: recording.lastAt,
@@ -264,9 +263,7 @@ export class ClusterAtWork {
       workers: store.workers,
       bytes: fileBytes(store.file),
       ...change,
-    };
-    this.around.library.putRun(now);
-    return now;
+    });
   }
 
   private alone<T>(work: () => T | Promise<T>): Promise<T> {

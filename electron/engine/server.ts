@@ -110,7 +110,7 @@ export async function serve(engine: Engine, options: ServerOptions): Promise<Ser
     const refuse = (status: string) => socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\n\r\n`);
     socket.on('error', () => socket.destroy());
     const offered = (request.headers['sec-websocket-protocol'] ?? '').split(',').map((p) => p.trim());
-    if (new URL(request.url ?? '', 'http://x').pathname !== '/ws') refuse('404 Not Found');
+    if (pathOf(request) !== '/ws') refuse('404 Not Found');
     else if (!hostIsFine(request) || !originIsFine(request)) refuse('403 Forbidden');
     else if (offered[0] !== SUBPROTOCOL || !same(offered[1] ?? '', options.token)) refuse('401 Unauthorized');
     else sockets.handleUpgrade(request, socket, head, (ws) => connected(ws));
@@ -168,8 +168,12 @@ export async function serve(engine: Engine, options: ServerOptions): Promise<Ser
   };
 }
 
+/** As it stands, not decoded; '' for anything else that may stand there. new URL() throws on some of it ("//"). */
+const pathOf = ({ url = '' }: http.IncomingMessage) =>
+  url.startsWith('/') ? url.replace(/[?#].*$/s, '') : '';
+
 function servePage(folder: string, request: http.IncomingMessage, response: http.ServerResponse): void {
-  const { pathname } = new URL(request.url ?? '/', 'http://x');
+  const pathname = pathOf(request);
   const file = path.join(folder, pathname === '/' ? 'index.html' : path.normalize(pathname));
   const type = types[path.extname(file)];
   if (!file.startsWith(folder + path.sep) || !type || !fs.existsSync(file)) {
