@@ -8,17 +8,27 @@ import type { Span } from './span.ts';
 
 type Context = CanvasRenderingContext2D;
 
-/** Up to 16 workers: line = answered, 45 degree hatch = no answer, level hatch = asleep. */
+/** Up to 16 workers: line = answered, 45 degree hatch = no answer or no tick, level hatch = asleep. */
 export function drawLanes(c: Context, s: Scene, top: number) {
   const k = s.kept;
   const half = (k.widthSeconds || s.run.intervalSeconds) * 500;
   const left = (i: number) => Math.max(s.x0, xOf(s, timeAt(k, i) - half));
   const right = (i: number) => Math.min(s.x1, xOf(s, timeAt(k, i) + half));
+  const lane = px('lane');
+  const drawHoles = (height: number) => {
+    for (let i = s.begin + 1; i < s.end; i++) {
+      if (!hole(k, i, s.run.intervalSeconds)) continue;
+      const [a, b] = [right(i - 1), left(i)];
+      c.fillStyle = ink('surface');
+      c.fillRect(a, top, b - a, height);
+      hatch(c, a, top + 1, b - a, height - 2, 'gap', ink('text-3'));
+    }
+  };
   if (s.many) {
     drawShare(c, s, top, left, right);
+    drawHoles(lane);
     return;
   }
-  const lane = px('lane');
   const sleep = k.columns.get('sleep_level');
   for (let w = 0; w < s.run.workerList.length; w++) {
     const y = top + w * lane;
@@ -43,6 +53,7 @@ export function drawLanes(c: Context, s: Scene, top: number) {
         hatch(c, left(begin), y + 1, right(end - 1) - left(begin), lane - 1, 'asleep', ink('asleep'));
   }
   c.globalAlpha = 1;
+  drawHoles(lane * s.run.workerList.length);
   drawOutages(c, s, top, lane);
 }
 
@@ -81,7 +92,6 @@ function drawShare(
   c.fillText('answers', s.x0 - 6, top + px('lane') / 2 + 0.5);
   c.textAlign = 'left';
   for (let i = s.begin; i < s.end; i++) {
-    if (i > s.begin && hole(s.kept, i, s.run.intervalSeconds) && s.kept.widthSeconds > 0) continue;
     const missing = 1 - answeredShare(s.kept, i);
     const a = left(i);
     c.fillStyle = ink('line-2');

@@ -121,7 +121,6 @@ function benchWrite(): void {
       const from = performance.now();
       run.store.write(t, at, changes, [], [0]);
       took.push(performance.now() - from);
-      if (t % 10 === 9) run.store.checkpoint();
     }
     say(
       `write a tick, ${workers} workers x ${columns.length} columns, p50`,
@@ -145,7 +144,7 @@ async function benchRead(hours: number): Promise<void> {
   const store = RunStore.open(file);
   from = performance.now();
   await rollUpRun(store, reader.calls, Infinity);
-  store.checkpoint();
+  await reader.calls.checkpoint(file);
   say('  rolled up from raw rows, first time', `${((performance.now() - from) / 1000).toFixed(0)} s`);
   say('  with rollups', `${(fs.statSync(file).size / 1e6).toFixed(0)} MB`);
   const whole = { run: '', from: START, to: START + hours * 3_600_000, points: 1000 };

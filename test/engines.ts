@@ -96,6 +96,20 @@ export const quick = (addresses: string, name = '') => ({
   timeoutSeconds: 5,
 });
 
+/** A cluster that records as soon as it is added. */
+export async function recorded(
+  { methods }: Pick<TestEngine, 'methods'>,
+  addresses: string,
+  name = '',
+): Promise<Cluster & { recording: string }> {
+  const cluster = await methods.addCluster(quick(addresses, name));
+  if (cluster.recording === null) throw new Error('it does not record');
+  return { ...cluster, recording: cluster.recording };
+}
+
+/** From and to for whatever happened in a run. */
+export const everything = [0, Number.MAX_SAFE_INTEGER] as const;
+
 export const clusterOf = async (methods: Remote, id: string): Promise<Cluster> =>
   (await methods.listClusters()).find((c) => c.id === id)!;
 

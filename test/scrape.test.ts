@@ -3,18 +3,15 @@
  * node:net for what no HTTP server would do by itself. What a fault must lead to is design.md's table of faults.
  */
 import fs from 'node:fs';
-import http from 'node:http';
-import net, { type AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { createScraper, type Failed, type Outcome, type Scraped } from '../electron/engine/scrape.ts';
 import type { FakeEndpoint, Faults } from './fake-endpoint.ts';
 import { startFakeCluster } from './fake-vllm.ts';
+import { httpServer, METRICS, rawServer, serving } from './small-servers.ts';
 
 const LONG = 20_000;
-const METRICS = '# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine="0",model_name="m"} 3.0\n';
-
 function scraperFor(url: string, options: { timeoutMs?: number; sizeLimit?: number } = {}) {
   const scraper = createScraper(url, { timeoutMs: LONG, now: Date.now, ...options });
   onTestFinished(() => scraper.close());
@@ -37,46 +34,6 @@ async function fakeEndpoint(faults: Faults = {}): Promise<FakeEndpoint> {
   onTestFinished(() => cluster.close());
   cluster.endpoints[0]!.faults = faults;
   return cluster.endpoints[0]!;
-}
-
-/** A server of the test's own; counts what comes in. */
-async function httpServer(handler: http.RequestListener) {
-  const seen = { requests: 0, connections: 0 };
-  const server = http.createServer((request, response) => {
-    seen.requests++;
-    handler(request, response);
-  });
-  server.on('connection', () => seen.connections++);
-  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-  onTestFinished(async () => {
-    server.closeAllConnections();
-    await new Promise((done) => server.close(done));
-  });
-  const { port } = server.address() as AddressInfo;
-  return { url: `http://127.0.0.1:${port}/metrics`, name: `127.0.0.1:${port}`, port, seen };
-}
-const serving = (body: string | Buffer, headers: http.OutgoingHttpHeaders = {}, status = 200) =>
-  httpServer((_request, response) =>
-    response
-      .writeHead(status, { 'content-type': 'text/plain; version=0.0.4', ...headers })
-      .end(body),
-  );
-
-/** Something that listens and speaks no HTTP: `answer` does what it wants with each connection. */
-async function rawServer(answer: (socket: net.Socket) => void) {
-  const sockets = new Set<net.Socket>();
-  const server = net.createServer((socket) => {
-    sockets.add(socket);
-    socket.on('error', () => {});
-    answer(socket);
-  });
-  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-  onTestFinished(async () => {
-    for (const socket of sockets) socket.destroy();
-    await new Promise((done) => server.close(done));
-  });
-  const { port } = server.address() as AddressInfo;
-  return { url: `http://127.0.0.1:${port}/metrics`, name: `127.0.0.1:${port}` };
 }
 
 describe('an answer', () => {
@@ -228,7 +185,7 @@ describe('an answer that is none of vLLM’s metrics', () => {
   it.each([
     [500, 'said 500 "Internal Server Error".'],
     [503, 'said 503 "status 503".'],
-    [404, 'said 404: it serves no /metrics there. Is it vLLM\'s own server (a NeMo RL worker serves none)?'],
+    [404, "said 404: it serves no /metrics there. Is it vLLM's own server (a NeMo RL worker serves none)?"],
     [401, 'said 401: it wants a key or a header.'],
     [403, 'said 403: it wants a key or a header.'],
   ])('status %i', async (status, sentence) => {
@@ -417,6 +374,8 @@ describe('connections that break', () => {
   it('a host that nobody knows', async () => {
     const { reason, sentence } = failed(await scrapeOnce('http://no-such-host.invalid:8000/metrics'));
     expect(reason).toBe('unreachable');
-    expect(sentence).toMatch(/^no-such-host\.invalid:8000 (is not known: no such host|could not be looked up)/);
+    expect(sentence).toMatch(
+      /^no-such-host\.invalid:8000 (is not known: no such host|could not be looked up)/,
+    );
   });
 });

@@ -10,6 +10,7 @@ import path from 'node:path';
 import { _electron, expect, test as base } from '@playwright/test';
 import type { ElectronApplication, Page } from '@playwright/test';
 import { startFakeCluster } from './fake-vllm.ts';
+import { walk } from './person.ts';
 
 interface Shell {
   app: ElectronApplication;
@@ -113,6 +114,18 @@ test('the window shows the page that the engine serves', async ({ launch }) => {
   const menu = await app.evaluate(({ Menu }) => Menu.getApplicationMenu()?.items.map((item) => item.label));
   expect(menu).toEqual(expect.arrayContaining(['Edit', 'View', 'Window']));
   await page.screenshot({ path: 'test-results/window.png' });
+});
+
+test('somebody new connects, watches, stops and opens the past run', async ({ launch }) => {
+  const cluster = await startFakeCluster({ workers: 8, seed: 3 });
+  try {
+    const { page } = await launch();
+    await page.waitForURL(ownPage);
+    await walk(page, cluster);
+    await page.screenshot({ path: 'test-results/window-past-run.png' });
+  } finally {
+    await cluster.close();
+  }
 });
 
 test('a page has nothing of Node or Electron but what preload.ts gives', async ({ launch }) => {

@@ -161,6 +161,7 @@ export interface RunEvent {
     | 'worker' // a worker was seen first after the run's beginning
     | 'stretch' // the engine went on with the run after a break
     | 'clock' // the clock was set back
+    | 'held-up' // ticks that did not happen: the engine was held up, or the machine slept
     | 'workers-full'; // more than 4,096 workers
   endpoint: string | null;
   w: number | null;

@@ -25,6 +25,9 @@ export interface ClusterSurroundings {
   report: (sentence: string) => void;
 }
 
+/** How often the list of runs is brought up to date: a write that waits for the disk. The end of a run does it anyway. */
+const SUMMARY_MS = 60_000;
+
 export class ClusterAtWork {
   stored: StoredCluster;
   private readonly around: ClusterSurroundings;
@@ -220,7 +223,7 @@ export class ClusterAtWork {
   private take(batch: Batch): void {
     const { recording } = this;
     recording?.take(batch);
-    if (recording && batch.at - this.summaryAt > 10_000) {
+    if (recording && batch.at - this.summaryAt > SUMMARY_MS) {
       this.summaryAt = batch.at;
       this.summarise(recording, {});
     }
@@ -232,7 +235,7 @@ export class ClusterAtWork {
       at: batch.at,
       answered,
       endpoints: this.stored.endpoints.length,
-      workers: recording?.book.count ?? 0,
+      workers: recording?.book.count ?? this.poller?.endpoints.reduce((n, e) => n + e.state.workers, 0) ?? 0,
     });
   }
 

@@ -19,6 +19,8 @@ export interface Miss {
 export interface Batch {
   t: number;
   at: number;
+  /** Slots before this one in which no tick happened; said once, with the slot's first batch. */
+  leftOut: number;
   answers: Answer[];
   misses: Miss[];
 }
@@ -60,6 +62,7 @@ export class Poller {
   private firstT: number;
   private t: number;
   private tickAt = 0;
+  private leftOut = 0;
   /** Scrapes of this slot that are still under way. */
   private waiting = 0;
   private answers: Answer[] = [];
@@ -122,7 +125,10 @@ export class Poller {
     const { clock, intervalMs } = this.options;
     this.tickAt = clock.now();
     // slots that passed unpolled (sleep, overload) are the gap; a slot is never given twice
-    this.t = Math.max(this.t + 1, Math.round((this.tickAt - this.origin) / intervalMs));
+    const next = this.t + 1;
+    this.t = Math.max(next, Math.round((this.tickAt - this.origin) / intervalMs));
+    // the break before a run goes on, or before its first tick, is no fault of this poller
+    this.leftOut = next > this.firstT ? this.t - next : 0;
     this.waiting = 0;
     this.endpoints.forEach((endpoint, e) => {
       endpoint.arrived = false;
@@ -198,9 +204,10 @@ export class Poller {
   private flush(): void {
     if (this.answers.length === 0 && this.misses.length === 0) return;
     if (this.t < this.firstT) return; // between two runs: it belongs to the first slot of the new one
-    const batch = { t: this.t, at: this.tickAt, answers: this.answers, misses: this.misses };
+    const { t, tickAt: at, leftOut, answers, misses } = this;
     this.answers = [];
     this.misses = [];
-    this.options.onBatch(batch);
+    this.leftOut = 0;
+    this.options.onBatch({ t, at, leftOut, answers, misses });
   }
 }

@@ -38,6 +38,8 @@ export interface ReaderCalls {
   generationTokens(file: string, signal?: AbortSignal): Promise<number | null>;
   /** Throws `file-damaged` where SQLite's quick check finds a fault. */
   check(file: string, signal?: AbortSignal): Promise<void>;
+  /** Moves what is committed into the main file. Here, since it waits for the disk and a scrape must not. */
+  checkpoint(file: string): Promise<void>;
   /** Lets go of the file. */
   release(file: string): Promise<void>;
 }
@@ -174,6 +176,12 @@ const calls: ReaderCalls = {
           'file-damaged',
           `${file} is damaged (${fault}). Restore it from a copy, or delete it.`,
         );
+    }),
+  checkpoint: (file) =>
+    guarded(file, () => {
+      const db = new Database(file, { fileMustExist: true });
+      db.pragma('wal_checkpoint(PASSIVE)');
+      db.close();
     }),
   release: async (file) => {
     await Promise.resolve();

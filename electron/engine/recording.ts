@@ -19,6 +19,8 @@ export interface RecordingOptions {
   resumed?: string;
 }
 
+/** From here on, ticks that did not happen are an event and not only a gap. */
+const HELD_UP_MS = 2000;
 /** How often what is not urgent is done: rollups, checkpoints. */
 const CHORES_MS = 10_000;
 
@@ -50,6 +52,15 @@ export class Recording {
         this.resumed = undefined;
       }
       const changes = this.book.take(batch.t, batch.at, batch.answers);
+      if (batch.leftOut * this.store.meta.intervalMs >= HELD_UP_MS)
+        changes.events.push({
+          t: batch.t,
+          at: batch.at,
+          kind: 'held-up',
+          endpoint: null,
+          w: null,
+          detail: `${batch.leftOut} ticks are missing before this one: this machine slept or was too busy to ask.`,
+        });
       const failed = batch.misses.map((m) => ({
         endpoint: m.endpoint,
         reason: m.reason,
@@ -89,7 +100,7 @@ export class Recording {
   private async doChores(): Promise<void> {
     if (this.ended) return;
     try {
-      this.store.checkpoint();
+      await this.options.reader.checkpoint(this.store.file);
       const { intervalMs, timeoutMs } = this.store.meta;
       await this.rollUp(this.options.now() - timeoutMs - intervalMs);
     } catch (error) {

@@ -51,7 +51,7 @@ export function encode(message: unknown): Wire {
 export function decode(frame: string | ArrayBuffer | Uint8Array): unknown {
   if (typeof frame === 'string') return JSON.parse(frame);
   let bytes = frame instanceof Uint8Array ? frame : new Uint8Array(frame);
-  if (bytes.byteOffset % 8 !== 0) bytes = bytes.slice();
+  if (bytes.byteOffset % 8 !== 0) bytes = new Uint8Array(bytes); // slice() of a Buffer is no copy
   const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
   const start = align(4 + length);
   if (4 + length > bytes.length) throw new RangeError('a frame that ends too early');

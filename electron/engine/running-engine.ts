@@ -13,6 +13,8 @@ import { SUBPROTOCOL } from './server.ts';
 export interface UsedEngine {
   methods: Remote;
   on: <E extends keyof Events>(event: E, listener: (data: Events[E]) => void) => () => void;
+  /** Resolves when the connection has ended; never for an engine in this process. */
+  gone: Promise<void>;
   /** Ends the connection, or the engine that was started for the call. */
   close(): Promise<void>;
 }
@@ -27,11 +29,16 @@ export function connectTo(port: number, token: string): Promise<UsedEngine> {
       if (socket.readyState !== WebSocket.OPEN) throw new Error('closed');
       socket.send(frame);
     });
+    const gone = new Promise<void>((done) => socket.once('close', () => done()));
     socket.on('open', () =>
       resolve({
         methods: client.methods,
         on: (event, listener) => client.on(event, listener),
-        close: () => new Promise((done) => socket.once('close', () => done()).close()),
+        gone,
+        close: () => {
+          socket.close();
+          return gone;
+        },
       }),
     );
     socket.on('message', (data, isBinary) => {
@@ -67,6 +74,7 @@ export async function useEngine(options: EngineOptions): Promise<UsedEngine> {
           : undefined,
     }),
     on: (event, listener) => engine.on(event, listener),
+    gone: new Promise(() => {}),
     close: () => engine.close(),
   };
 }

@@ -330,11 +330,6 @@ export class RunStore {
     this.meta.name = name;
   }
 
-  /** Between ticks: moves what is committed into the main file without waiting for anybody. */
-  checkpoint(): void {
-    this.db.pragma('wal_checkpoint(PASSIVE)');
-  }
-
   /** Ends the stretch and folds the WAL into the file, so that it can be copied as it is. */
   close(endedAt: number): void {
     try {

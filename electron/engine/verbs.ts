@@ -162,7 +162,8 @@ export async function record(words: string[], given: Given): Promise<void> {
     const { methods } = engine;
     const out = path.resolve(given.out);
     try {
-      const remote = { methods: methods as unknown as Recorder['methods'], on: engine.on };
+      const gone = new Promise<void>(() => {});
+      const remote = { methods: methods as unknown as Recorder['methods'], on: engine.on, gone };
       await recordWith(
         remote,
         input,
@@ -179,10 +180,10 @@ export async function record(words: string[], given: Given): Promise<void> {
   }
 }
 
-type Recorder = Pick<Awaited<ReturnType<typeof useEngine>>, 'methods' | 'on'>;
+type Recorder = Pick<Awaited<ReturnType<typeof useEngine>>, 'methods' | 'on' | 'gone'>;
 
 async function recordWith(
-  { methods, on }: Recorder,
+  { methods, on, gone }: Recorder,
   input: Parameters<Recorder['methods']['addCluster']>[0],
   length: number | null,
   ending: Promise<void>,
@@ -200,10 +201,11 @@ async function recordWith(
     });
     await Promise.race([
       ending,
+      gone,
       ...(length === null ? [] : [new Promise((done) => setTimeout(done, length))]),
     ]);
     off();
-    process.stderr.write('\n');
+    process.stderr.write('\n'); // where the engine is gone, the next call says so
     const state = (await methods.listClusters()).find((c) => c.id === cluster.id);
     if (state?.stopped) throw new EngineError('disk-full', state.stopped);
     const done = await methods.stopRecording(cluster.id);
@@ -215,7 +217,9 @@ async function recordWith(
     if (done.workers === 0) throw new EngineError('not-found', unanswered(state?.endpoints ?? []));
   } finally {
     off();
-    await methods.removeCluster(cluster.id);
+    await methods.removeCluster(cluster.id).catch((error: unknown) => {
+      if (!(error instanceof EngineError && error.kind === 'engine-gone')) throw error;
+    });
   }
 }
 
