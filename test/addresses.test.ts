@@ -117,7 +117,7 @@ describe('a pasted list', () => {
   });
 
   it('leaves comments out, whole lines and tails of lines', () => {
-    expect(endpointUrls('# the trainer\'s own, a:1\na:8000 # first, b:8000\n  # none\nc:8000#frag')).toEqual([
+    expect(endpointUrls("# the trainer's own, a:1\na:8000 # first, b:8000\n  # none\nc:8000#frag")).toEqual([
       'http://a:8000/metrics',
       'http://c:8000/metrics',
     ]);

@@ -15,6 +15,7 @@ import { startReader } from '../electron/engine/reader-thread.ts';
 import { rollUpRun } from '../electron/engine/recording.ts';
 import { RunStore } from '../electron/engine/store.ts';
 import { makeLongRun } from './long-run.ts';
+import { forkStandIn } from './stand-in-process.ts';
 import { bodyOf, answerOf, RunMaker, START } from './run-files.ts';
 
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'vllm-scope-bench-'));
@@ -55,33 +56,13 @@ function benchParse(): void {
   }
 }
 
-/** The stand-in in a process of its own, so that its work is not counted. */
-async function cluster(workers: number, perEndpoint: number) {
-  const child = fork(
-    path.join(import.meta.dirname, 'fake-vllm.ts'),
-    ['--workers', String(workers), '--engines-per-endpoint', String(perEndpoint), '--port', '0'],
-    { stdio: ['ignore', 'pipe', 'inherit', 'ipc'] },
-  );
-  const urls: string[] = [];
-  for await (const chunk of child.stdout! as AsyncIterable<Buffer>) {
-    urls.push(
-      ...chunk
-        .toString()
-        .split('\n')
-        .filter((line) => line.startsWith('http')),
-    );
-    if (urls.length >= workers / perEndpoint) break;
-  }
-  return { addresses: urls.join(' '), end: () => child.kill() };
-}
-
 async function benchTick(): Promise<void> {
   for (const [workers, perEndpoint, reach] of [
     [64, 8, 25],
     [64, 1, 25],
     [512, 8, 200],
   ] as const) {
-    const fake = await cluster(workers, perEndpoint);
+    const fake = await forkStandIn(workers, perEndpoint);
     const engine = await createEngine({
       dataFolder: path.join(folder, `tick-${workers}-${perEndpoint}`),
       version: '0',
@@ -193,7 +174,7 @@ async function benchRead(hours: number): Promise<void> {
 async function benchStart(): Promise<void> {
   const { connectTo } = await import('../electron/engine/running-engine.ts');
   const dataFolder = path.join(folder, 'start');
-  const fake = await cluster(8, 1);
+  const fake = await forkStandIn(8, 1);
   const engine = await createEngine({ dataFolder, version: '0' });
   const made = await engine.methods.addCluster({ name: '', addresses: fake.addresses, intervalSeconds: 0.2 });
   await new Promise((done) => setTimeout(done, 10_000));

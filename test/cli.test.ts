@@ -342,5 +342,5 @@ it.concurrent(
     const args = ['record', `127.0.0.1:${port}`, `http://127.0.0.1:${port}/v1`, '--out', out];
     expect((await ended(onTestFinished, [...args, '--for', '1s', '--interval', '0.2'])).code).toBe(0);
     expect(rowsOf(out, 'SELECT url FROM endpoint')).toEqual([{ url: fake.endpoints[0]!.url }]);
-    },
+  },
 );

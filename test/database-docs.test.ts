@@ -7,13 +7,11 @@ import { execFile, execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { zstdDecompressSync } from 'node:zlib';
 import Database from 'better-sqlite3';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import type { OutcomeReason } from '../electron/engine/api.ts';
 import { columns, columnSources, metrics } from '../electron/engine/catalogue.ts';
 import { Library } from '../electron/engine/library.ts';
-import { parse } from '../electron/engine/parse.ts';
+import { writeRecording } from './recordings.ts';
 import { RunMaker, START, temporaryFolder } from './run-files.ts';
 
 const root = path.dirname(import.meta.dirname);
@@ -22,62 +20,6 @@ const databaseDoc = read('docs/database.md');
 const metricsDoc = read('docs/metrics.md');
 
 // ---------------------------------------------------------------- the run of the document
-
-interface Scrape {
-  endpoint: number;
-  sent: number;
-  ms: number;
-  status: number;
-  error?: string;
-  body?: string;
-}
-
-const reasons: Record<string, [OutcomeReason, string]> = {
-  TimeoutError: ['timeout', 'did not answer within 1 s.'],
-  ClientConnectorError: ['refused', 'refused the connection. Is the server up?'],
-  ClientOSError: ['unreachable', 'closed the connection before it answered.'],
-  ServerDisconnectedError: ['unreachable', 'closed the connection before it answered.'],
-};
-
-/** Two endpoints, 339 s of a real vLLM, as the engine would have recorded it: an answer belongs to the slot it came in. */
-function makeRun(file: string): void {
-  const lines = zstdDecompressSync(
-    fs.readFileSync(path.join(import.meta.dirname, 'fixtures/recorded/rollouts.jsonl.zst')),
-  ).toString();
-  const run = new RunMaker(file, 2);
-  const slots = new Map<number, Map<number, Scrape>>();
-  for (const line of lines.split('\n').filter((l) => l !== '')) {
-    const scrape = JSON.parse(line) as Scrape;
-    const slot = Math.floor(scrape.sent + scrape.ms / 1000);
-    const there = slots.get(slot) ?? new Map<number, Scrape>();
-    slots.set(slot, there);
-    // of several in one slot the first that answered, as in the engine
-    if (there.get(scrape.endpoint)?.status !== 200) there.set(scrape.endpoint, scrape);
-  }
-  for (const [slot, there] of [...slots].sort(([a], [b]) => a - b)) {
-    const all = [...there.values()];
-    run.tick(
-      slot,
-      START + slot * 1000,
-      all
-        .filter((s) => s.status === 200)
-        .map((s) => ({
-          endpoint: s.endpoint,
-          body: parse(Buffer.from(s.body!).toString('latin1')),
-          sentAt: START + s.sent * 1000,
-          receivedAt: START + s.sent * 1000 + s.ms,
-          serverAt: null,
-        })),
-      all
-        .filter((s) => s.status !== 200)
-        .map((s) => {
-          const [reason, words] = reasons[s.error ?? '']!;
-          return { endpoint: s.endpoint, reason, sentence: `host-${s.endpoint}:8000 ${words}`, asked: true };
-        }),
-    );
-  }
-  run.store.close(START + Math.max(...slots.keys()) * 1000);
-}
 
 type Row = Record<string, string | number | null>;
 
@@ -124,7 +66,7 @@ describe('the queries of docs/database.md', () => {
       temporaryFolder((end) => ends.push(end)),
       'docs.sqlite',
     );
-    makeRun(file);
+    writeRecording('rollouts', file);
     // to try them by hand: VLLM_SCOPE_DOCS_RUN=docs.sqlite npx vitest run test/database-docs.test.ts
     const copy = process.env.VLLM_SCOPE_DOCS_RUN;
     if (copy) fs.copyFileSync(file, copy);

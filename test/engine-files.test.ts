@@ -169,6 +169,22 @@ describe('a run file that is not as it should be', () => {
 });
 
 describe.concurrent('a run file', () => {
+  it('is counted right though many others are read at the same time', async ({ onTestFinished }) => {
+    const names = Array.from({ length: 12 }, (_, i) => `run-${i}`);
+    const folder = folderWith(onTestFinished, Object.fromEntries(names.map((n) => [n, () => {}])));
+    const { methods } = await engineFor(onTestFinished, { dataFolder: folder });
+    const metrics = ['running', 'generation_tokens', 'kv_cache_usage'];
+    const alone = await methods.statistics({ run: 'run-0', metrics, ...ALL });
+    // tokens rise by 10 a second on two workers
+    expect(alone.map((m) => [m.samples.n, m.samples.sum])).toEqual([
+      [2 * SECONDS, null],
+      [2 * (SECONDS - 1), 2 * 10 * (SECONDS - 1)],
+      [2 * SECONDS, null],
+    ]);
+    const all = await Promise.all(names.map((run) => methods.statistics({ run, metrics, ...ALL })));
+    for (const found of all) expect(found).toEqual(alone);
+  });
+
   it('that is damaged among its samples: who reads those is told, and what is not read is not lost', async ({
     onTestFinished,
   }) => {

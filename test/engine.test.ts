@@ -261,7 +261,36 @@ describe.concurrent('after a crash', () => {
   });
 });
 
-// by itself: the clock is everybody's
+// the rest by itself: the clock is everybody's
+it('a run that goes on after a crash goes on with later times, though the clock was set back', async ({
+  onTestFinished,
+}) => {
+  const fake = await fakes(onTestFinished);
+  const folder = folderFor(onTestFinished);
+  const args = ['serve', '--port', '0', '--data', folder, '--interval', '0.2', '--connect', urlsOf(fake)];
+  const crashed = run(onTestFinished, args);
+  await until(() => fake.endpoints[0]!.seen.requests >= 4);
+  crashed.child.kill('SIGKILL');
+  await crashed.ended;
+  const real = Date.now.bind(Date);
+  const spy = vi.spyOn(Date, 'now').mockImplementation(() => real() - 3_600_000);
+  onTestFinished(() => spy.mockRestore());
+  const engine = await engineFor(onTestFinished, { dataFolder: folder, resume: true });
+  const [cluster] = await engine.methods.listClusters();
+  expect((await engine.methods.listRuns()).map((r) => [r.id, r.state])).toEqual([
+    [cluster!.recording, 'recording'],
+  ]);
+  await ticked(engine, cluster!.recording!, 3);
+  const { file, id } = await engine.methods.stopRecording(cluster!.id);
+  const ticks = ticksIn(file);
+  expect(ticks.filter(({ at }, i) => i > 0 && at <= ticks[i - 1]!.at)).toEqual([]);
+  const stretches = rowsOf<{ first: number; began: number }>(file, 'SELECT * FROM stretch ORDER BY first');
+  expect(stretches).toHaveLength(2);
+  expect(ticks.find((t) => t.t === stretches[1]!.first)!.at).toBe(stretches[1]!.began);
+  const kinds = (await engine.methods.events(id, ...everything)).map((e) => e.kind);
+  expect(kinds).toContain('stretch');
+});
+
 it('a clock that is set back is an event, and the run’s times go on', async ({ onTestFinished }) => {
   const fake = await fakes(onTestFinished); // with the real one
   const real = Date.now.bind(Date);

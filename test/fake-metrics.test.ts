@@ -3,9 +3,9 @@
  * by line, its numbers to all that stand in them.
  */
 import { readFileSync } from 'node:fs';
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { pythonFloat } from './fake-metrics.ts';
-import { startFakeCluster, type FakeCluster, type FakeClusterOptions } from './fake-vllm.ts';
+import { bodyAt, start } from './fake-time.ts';
 
 const recorded = (name: string) => readFileSync(new URL(`fixtures/${name}`, import.meta.url), 'utf8');
 const after = recorded('samples/vllm-0.30-single-after.prom');
@@ -14,29 +14,6 @@ const severalProcesses = recorded('several-api-processes.prom');
 const dp8 = recorded('samples/synthetic-dp8-one-api-server.prom');
 
 vi.setConfig({ testTimeout: 30_000 }); // other work shares the machine
-
-const begin = Date.UTC(2026, 10, 30);
-let now = begin;
-const started: FakeCluster[] = [];
-
-async function start(options: FakeClusterOptions = {}): Promise<FakeCluster> {
-  now = begin;
-  const cluster = await startFakeCluster({ clock: () => now, ...options });
-  started.push(cluster);
-  return cluster;
-}
-afterEach(async () => {
-  await Promise.all(started.splice(0).map((cluster) => cluster.close()));
-});
-
-async function body(cluster: FakeCluster, endpoint = 0): Promise<string> {
-  return (await fetch(cluster.endpoints[endpoint]!.url)).text();
-}
-/** At so many seconds after the start. */
-const bodyAt = (cluster: FakeCluster, seconds: number, endpoint = 0) => {
-  now = begin + seconds * 1000;
-  return body(cluster, endpoint);
-};
 
 const masked = (text: string) =>
   text

@@ -2,34 +2,12 @@
  * The stand-in is only worth something if it counts as a real vLLM does: its counters are held to the requests that
  * its engines really had, at any moment, under a full cache and over a restart. Time is the test's own.
  */
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { FakeRequest } from './fake-engine.ts';
-import { startFakeCluster, type FakeCluster, type FakeClusterOptions } from './fake-vllm.ts';
+import type { FakeClusterOptions } from './fake-vllm.ts';
+import { begin, body, bodyAt, start, time } from './fake-time.ts';
 
 vi.setConfig({ testTimeout: 30_000 }); // other work shares the machine
-
-const begin = Date.UTC(2026, 10, 30);
-let now = begin;
-const started: FakeCluster[] = [];
-
-async function start(options: FakeClusterOptions = {}): Promise<FakeCluster> {
-  now = begin;
-  const cluster = await startFakeCluster({ clock: () => now, ...options });
-  started.push(cluster);
-  return cluster;
-}
-afterEach(async () => {
-  await Promise.all(started.splice(0).map((cluster) => cluster.close()));
-});
-
-async function body(cluster: FakeCluster, endpoint = 0): Promise<string> {
-  return (await fetch(cluster.endpoints[endpoint]!.url)).text();
-}
-/** At so many seconds after the start. */
-const bodyAt = (cluster: FakeCluster, seconds: number, endpoint = 0) => {
-  now = begin + seconds * 1000;
-  return body(cluster, endpoint);
-};
 
 type Values = Map<string, number>;
 function read(text: string): Values {
@@ -167,7 +145,7 @@ describe('counters', () => {
     let preempted: string[] = [];
     let admitted = 0;
     for (let t = 0.5; t < 60; t += 0.25) {
-      now = begin + t * 1000;
+      time.now = begin + t * 1000;
       cluster.advance();
       const { kvUsage, running, waiting } = cluster.engines[0]!.gauges;
       const requests = cluster.rollouts.requests.get(cluster.engines[0]!)!;
@@ -192,14 +170,14 @@ describe('counters', () => {
     expect(full.some((s) => s.running < 24 && s.waiting > 0)).toBe(true);
     expect(cluster.engines[0]!.counts.preemptions).toBeGreaterThan(10);
     const roomy = await start({ ...tight, shape: { ...tight.shape, blocks: 4000 } });
-    now = begin + 60_000;
+    time.now = begin + 60_000;
     roomy.advance();
     expect(roomy.engines[0]!.counts.preemptions).toBe(0);
   });
 
   it('find shared prompts in the prefix cache, and no longer once the weights have changed', async () => {
     const cluster = await start({ keepRequests: true, stepSeconds: [8, 8] });
-    now = begin + 60_000;
+    time.now = begin + 60_000;
     cluster.advance();
     const requests = cluster.rollouts.requests.get(cluster.engines[0]!)!;
     const steps = cluster.rollouts.steps.map(({ number }) => requests.filter((r) => r.step === number));
@@ -230,7 +208,7 @@ describe('rollouts', () => {
     const idle = cluster.engines.map(() => 0);
     let longest = 0;
     for (let t = 0; t < 300; t += 0.5) {
-      now = begin + t * 1000;
+      time.now = begin + t * 1000;
       cluster.advance();
       const step = cluster.rollouts.steps.at(-1);
       for (const [i, engine] of cluster.engines.entries()) {

@@ -129,11 +129,11 @@ test('killed at twenty random moments: one run, whole, with nothing lost that wa
 
   // workers are who they were, and nothing about them was taken for news
   const { workerList } = await methods.getRun(id);
-  expect(workerList.map((w) => w.endpoint)).toEqual(fake.endpoints.map((e) => e.url));
+  expect(workerList.map((w) => w.endpoint).sort()).toEqual(fake.endpoints.map((e) => e.url).sort());
   expect(new Set(rows.map((r) => r.epoch))).toEqual(new Set([0]));
-  const kinds = new Set(events.map((e) => e.kind));
+  const sinceFirstKill = new Set(events.filter((e) => e.at >= stretches[1]!.began).map((e) => e.kind));
   for (const kind of ['restart', 'several-servers', 'worker', 'clock'] as const)
-    expect(kinds).not.toContain(kind);
+    expect(sinceFirstKill).not.toContain(kind);
 
   // each row knows the one before it, also over a break, and deltas over the run are last minus first
   const [statistics] = await methods.statistics({

@@ -30,7 +30,7 @@ function polling(
 ) {
   const { intervalMs = INTERVAL, timeoutMs = 10_000, clock = new Clock(), firstT = 0 } = options;
   const origin = options.origin ?? clock.now();
-  const batches: Batch[] = [];
+  const batches: (Batch & { handedOnAt: number })[] = [];
   const poller = new Poller({
     urls,
     intervalMs,
@@ -38,7 +38,7 @@ function polling(
     clock,
     origin,
     firstT,
-    onBatch: (batch) => batches.push(batch),
+    onBatch: (batch) => batches.push({ ...batch, handedOnAt: clock.now() }),
   });
   onEnd(() => poller.stop());
   poller.start();
@@ -84,6 +84,9 @@ describe.concurrent('an endpoint that hangs', () => {
       expectOnGrid(batches, origin, INTERVAL);
       for (const e of [0, 2, 3]) expect(slotsOf(batches, e).filter((t) => all.includes(t))).toEqual(all);
       expect(slotsOf(batches, 1)).toEqual([]);
+      // nor do they wait for it: what they said is handed on while their slot lasts
+      const begins = new Map(batches.map((b) => [b.t, b.at]));
+      expect(batches.some((b) => b.t > 0 && b.handedOnAt < (begins.get(b.t + 1) ?? 0))).toBe(true);
       const misses = missesOf(batches, 1);
       expect([...new Set(misses.map((m) => m.reason))].sort()).toEqual(['late', 'timeout']);
       expect(misses.filter((m) => all.includes(m.t)).map((m) => m.t)).toEqual(all);

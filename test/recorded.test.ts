@@ -4,27 +4,18 @@
  */
 import fs from 'node:fs';
 import path from 'node:path';
-import { zstdDecompressSync } from 'node:zlib';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { MetricStatistics } from '../electron/engine/api.ts';
 import { columnIndex, rolledColumns } from '../electron/engine/catalogue.ts';
-import { parse } from '../electron/engine/parse.ts';
 import { rollUpRun } from '../electron/engine/recording.ts';
 import { unpack, vecId, WIDTHS } from '../electron/engine/vectors.ts';
 import Database from 'better-sqlite3';
-import { readerFor, RunMaker, START, temporaryFolder } from './run-files.ts';
+import { writeRecording } from './recordings.ts';
+import { readerFor, START, temporaryFolder } from './run-files.ts';
 import { counterSamples, samplesOf } from '../electron/engine/queries.ts';
 
 const folder = path.join(import.meta.dirname, 'fixtures/recorded');
 
-interface Scrape {
-  endpoint: number;
-  sent: number;
-  ms: number;
-  status: number;
-  error?: string;
-  body?: string;
-}
 interface Truth {
   steps: { step: number; kind: string; begin: number; end: number }[];
   requests: {
@@ -37,42 +28,6 @@ interface Truth {
   events: { t: number; endpoint: number; event: string }[];
 }
 const at = (second: number) => Math.round(START + second * 1000);
-
-/** Writes a recording as a run: an answer belongs to the slot in which it came; of several in one slot one is kept. */
-function record(name: string, file: string, endpoints: number): Truth {
-  const lines = zstdDecompressSync(fs.readFileSync(path.join(folder, `${name}.jsonl.zst`))).toString();
-  const scrapes = lines
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as Scrape);
-  const run = new RunMaker(file, endpoints);
-  const bySlot = new Map<number, Scrape[]>();
-  for (const scrape of scrapes) {
-    const slot = Math.floor(scrape.sent + scrape.ms / 1000);
-    const there = bySlot.get(slot) ?? [];
-    if (there.some((s) => s.endpoint === scrape.endpoint && (s.status === 200 || scrape.status !== 200)))
-      continue;
-    bySlot.set(slot, [...there.filter((s) => s.endpoint !== scrape.endpoint), scrape]);
-  }
-  for (const [slot, there] of [...bySlot].sort(([a], [b]) => a - b)) {
-    const good = there.filter((s) => s.status === 200);
-    const bad = there.filter((s) => s.status !== 200);
-    run.tick(
-      slot,
-      at(slot),
-      good.map((s) => ({
-        endpoint: s.endpoint,
-        body: parse(Buffer.from(s.body!).toString('latin1')),
-        sentAt: START + s.sent * 1000,
-        receivedAt: START + s.sent * 1000 + s.ms,
-        serverAt: null,
-      })),
-      bad.map((s) => ({ endpoint: s.endpoint, reason: 'timeout', sentence: s.error ?? '', asked: true })),
-    );
-  }
-  run.store.close(START);
-  return JSON.parse(fs.readFileSync(path.join(folder, `${name}.truth.json`), 'utf8')) as Truth;
-}
 
 // the tables of test/fixtures/recorded/README.md: generation, prompt, hits, preemptions
 const rollouts = [
@@ -113,7 +68,7 @@ const metrics = ['generation_tokens', 'prompt_tokens', 'prefix_cache_hit_rate', 
 describe.each([
   { name: 'rollouts', endpoints: 2 },
   { name: 'dp2', endpoints: 1 },
-])('$name', ({ name, endpoints }) => {
+] as const)('$name', ({ name, endpoints }) => {
   let file = '';
   let truth: Truth;
   beforeAll(() => {
@@ -122,7 +77,8 @@ describe.each([
       temporaryFolder((end) => ends.push(end)),
       `${name}.sqlite`,
     );
-    truth = record(name, file, endpoints);
+    writeRecording(name, file);
+    truth = JSON.parse(fs.readFileSync(path.join(folder, `${name}.truth.json`), 'utf8')) as Truth;
     return () => ends.forEach((end) => end());
   });
 

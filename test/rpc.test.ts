@@ -52,7 +52,10 @@ describe('frames', () => {
     ['odd lengths side by side', [Float32Array.of(1), Float64Array.of(2), Float32Array.of(3, 4, 5), 'x']],
     ['NaN and infinities', { v: Float64Array.of(NaN, Infinity, -Infinity), w: Float32Array.of(NaN) }],
     ['many', many],
-    ['text of every length around them', 'abcdefgh'.split('').map((_, i) => ['ü'.repeat(i), Float64Array.of(i)])],
+    [
+      'text of every length around them',
+      'abcdefgh'.split('').map((_, i) => ['ü'.repeat(i), Float64Array.of(i)]),
+    ],
   ])('float arrays: %s', (_name, message) => {
     const frame = encode(message);
     expect(frame).toBeInstanceOf(Uint8Array);
@@ -209,27 +212,33 @@ describe('calls', () => {
     expect(await calls.add(1, 1)).toBe(2); // and the connection lives
   });
 
-  it.each(['constructor', '__proto__', 'toString', 'hasOwnProperty', 'valueOf', '__defineGetter__', 'none', ''])(
-    '"%s" is no call: only own properties of the methods are',
-    async (name) => {
-      const { engine, over } = connected();
-      over.length = 0;
-      const answers: Frame[] = [];
-      const bare = answerCalls(
-        { add: (a: number, b: number) => a + b },
-        (frame) => answers.push(frame),
-        () => {},
-      );
-      bare.receive({ id: 1, call: name, args: [] });
-      bare.receive({ id: 2, call: 'add', args: [1, 2] });
-      await sleep(0);
-      expect(answers).toEqual([
-        { id: 1, error: { kind: 'bad-input', message: `The engine knows no call "${name}".` } },
-        { id: 2, result: 3 },
-      ]);
-      engine.gone();
-    },
-  );
+  it.each([
+    'constructor',
+    '__proto__',
+    'toString',
+    'hasOwnProperty',
+    'valueOf',
+    '__defineGetter__',
+    'none',
+    '',
+  ])('"%s" is no call: only own properties of the methods are', async (name) => {
+    const { engine, over } = connected();
+    over.length = 0;
+    const answers: Frame[] = [];
+    const bare = answerCalls(
+      { add: (a: number, b: number) => a + b },
+      (frame) => answers.push(frame),
+      () => {},
+    );
+    bare.receive({ id: 1, call: name, args: [] });
+    bare.receive({ id: 2, call: 'add', args: [1, 2] });
+    await sleep(0);
+    expect(answers).toEqual([
+      { id: 1, error: { kind: 'bad-input', message: `The engine knows no call "${name}".` } },
+      { id: 2, result: 3 },
+    ]);
+    engine.gone();
+  });
 
   it('arguments that are no list are none', async () => {
     const { calls, engine } = connected({ count: (...args: unknown[]) => args.length - 1 });

@@ -2,7 +2,9 @@
  * The contract over real WebSockets: calls, errors, chart data and events, pages and engines that go away, and frames
  * that no page of ours would send.
  */
+import http from 'node:http';
 import type net from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import type { Ticked } from '../electron/engine/api.ts';
 import { fakes, quick, ticked, until, urlsOf } from './engines.ts';
@@ -137,14 +139,23 @@ describe.concurrent('over the wire', () => {
   });
 
   it('a page that goes away takes its calls with it, and the engine goes on', async ({ onTestFinished }) => {
-    const fake = await fakes(onTestFinished);
-    fake.endpoints[0]!.faults = { hang: true };
+    const seen = { asked: 0, givenUp: 0 };
+    const hanging = http.createServer((_request, response) => {
+      seen.asked++;
+      response.on('close', () => seen.givenUp++);
+    });
+    await new Promise<void>((done) => hanging.listen(0, '127.0.0.1', done));
+    onTestFinished(() => void hanging.close());
     const { port, token, reported } = await served(onTestFinished);
     const page = await connect(onTestFinished, port, token);
-    const call = page.methods.check(fake.endpoints[0]!.url).catch((e: unknown) => e);
-    await until(() => fake.endpoints[0]!.seen.requests > 0);
+    const address = `127.0.0.1:${(hanging.address() as AddressInfo).port}`;
+    const call = page.methods.check(address).catch((e: unknown) => e);
+    await until(() => seen.asked > 0);
     page.socket.terminate();
     expect(await call).toMatchObject({ kind: 'engine-gone' });
+    // it asks no further for somebody who is not there
+    await until(() => seen.givenUp > 0);
+    expect(seen.asked).toBe(1);
     const next = await connect(onTestFinished, port, token);
     expect((await next.methods.info()).pid).toBe(process.pid);
     expect(reported).toEqual([]);

@@ -124,17 +124,17 @@ export const makeEdges = `
   INSERT INTO temp.own(n, w, a, b, lost)
   WITH win(n, begin, end) AS (
     SELECT CAST(:n AS INTEGER) + key, value ->> 0, value ->> 1 FROM json_each(:windows)),
-  edge(n, w, a, b, last) AS (
-    SELECT win.n, o.w,
+  edge(n, w, end, a, b, last) AS (
+    SELECT win.n, o.w, win.end,
       coalesce((SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w
         WHERE t.at <= win.begin AND t.t >= o.first AND s.at + s.took / 2.0 <= win.begin ORDER BY t.at DESC LIMIT 1), -1),
       (SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w
         WHERE t.t >= max(o.first, coalesce((SELECT t FROM tick WHERE at <= win.end ORDER BY at DESC LIMIT 1), 0))
           AND s.at - s.took / 2.0 >= win.end ORDER BY t.t LIMIT 1),
-      (SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w ORDER BY t.t DESC LIMIT 1)
+      (SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w WHERE t.t >= o.first ORDER BY t.t DESC LIMIT 1)
     FROM win CROSS JOIN worker o)
   SELECT n, w, max(a, coalesce(lag(coalesce(b, last)) OVER (PARTITION BY w ORDER BY n), a)), coalesce(b, last),
-    b IS NULL AND EXISTS (SELECT 1 FROM tick, win WHERE win.n = edge.n AND tick.at > win.end)
+    b IS NULL AND EXISTS (SELECT 1 FROM tick WHERE at > edge.end)
   FROM edge`;
 
 /**

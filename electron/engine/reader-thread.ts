@@ -16,7 +16,8 @@ export function startReader(report: (error: unknown) => void): ReaderThread {
 
   const alive = () => {
     if (thread) return thread;
-    const worker = new Worker(file);
+    // the garbage of reading is young: little room for it keeps the process small
+    const worker = new Worker(file, { resourceLimits: { maxYoungGenerationSizeMb: 12 } });
     const caller = createCaller<ReaderCalls>((frame) => worker.postMessage(frame));
     const started = { worker, caller };
     worker.on('message', (frame: Frame) => caller.receive(frame));

@@ -70,7 +70,7 @@ function open(file: string): Opened {
     if (refuseOther(db, runSteps, RUN_APPLICATION_ID, file) < runSteps.length)
       throw new EngineError('bad-input', `${file} has an older schema and was not upgraded.`);
     db.pragma('temp_store = MEMORY');
-    db.pragma('cache_size = -32768');
+    db.pragma('cache_size = -8192');
     db.exec(temporaryTables);
     const { intervalMs, timeoutMs, startedAt } = readMeta(db, file);
     const entry = { db, statements: new Map<string, Database.Statement>(), intervalMs, timeoutMs, startedAt };

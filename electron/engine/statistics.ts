@@ -27,22 +27,29 @@ export async function statistics(run: RunFile, query: StatisticsQuery): Promise<
   const { from, to } = query;
   if (!(to > from)) throw new EngineError('bad-input', 'Statistics need a span: to must be after from.');
   const n = ++windows;
-  run.all(queries.makeEdges, { n, windows: JSON.stringify([[from, to]]) });
-  const lost = new Set(
-    run.all<{ w: number }>('SELECT w FROM temp.own WHERE n = :n AND lost', { n }).map((r) => r.w),
-  );
-  const expected =
-    run.all<{ n: number | null }>(queries.expectedSamples, { from, to, interval: run.intervalMs })[0]?.n ?? 0;
-  const found: MetricStatistics[] = [];
-  for (const id of query.metrics) {
-    const metric = findMetric(id);
-    if (!metric) throw new EngineError('not-found', `No metric is called "${id}".`);
-    // no await between filling temp.measured and reading it: other calls use it too
-    await run.breathe();
-    found.push(ofMetric(run, metric, { n, from, to, expected, lost }));
+  const makeEdges = () => run.all(queries.makeEdges, { n, windows: JSON.stringify([[from, to]]) });
+  try {
+    makeEdges();
+    const lost = new Set(
+      run.all<{ w: number }>('SELECT w FROM temp.own WHERE n = :n AND lost', { n }).map((r) => r.w),
+    );
+    const expected =
+      run.all<{ n: number | null }>(queries.expectedSamples, { from, to, interval: run.intervalMs })[0]?.n ??
+      0;
+    const found: MetricStatistics[] = [];
+    for (const id of query.metrics) {
+      const metric = findMetric(id);
+      if (!metric) throw new EngineError('not-found', `No metric is called "${id}".`);
+      // no await between filling temp.measured and reading it: other calls use it too
+      await run.breathe();
+      // ... and where they are about many other files, this one's connection was let go, and its tables with it
+      if (run.all('SELECT 1 FROM temp.own WHERE n = :n LIMIT 1', { n }).length === 0) makeEdges();
+      found.push(ofMetric(run, metric, { n, from, to, expected, lost }));
+    }
+    return found;
+  } finally {
+    run.all('DELETE FROM temp.own WHERE n = :n', { n });
   }
-  run.all('DELETE FROM temp.own WHERE n = :n', { n });
-  return found;
 }
 
 interface Window {

@@ -33,16 +33,10 @@ export interface RunFile {
   breathe(): Promise<void>;
 }
 
-/** Rows that one statement may read at most before others are let in: about 50 ms. */
-const ROWS_A_SLICE = 30_000;
+/** Values that one statement may give or add up before others are let in: tens of ms, and little garbage. */
+const VALUES_A_SLICE = 200_000;
 /** Raw rows that a chart may cost; longer spans come from buckets. */
 const RAW_ROWS = 60_000;
-
-interface Grid {
-  widthSeconds: number;
-  times: Float64Array;
-  workers: number;
-}
 
 /** The origin of a run's buckets: its start, cut to the widest one. */
 export const originOf = (startedAt: number) => startedAt - (startedAt % (WIDTHS.at(-1)! * 1000));
@@ -77,65 +71,61 @@ async function raw(run: RunFile, { from, to }: TimelineQuery, metrics: Metric[])
     (k % WORKERS_MAX) * ticks.length + places[Math.floor(k / WORKERS_MAX) - firstT]!;
 
   const slices: { first: number; last: number }[] = [];
-  const step = Math.max(10, Math.floor(ROWS_A_SLICE / Math.max(run.workers, 1)));
+  const columnsRead = 2 + metrics.reduce((n, m) => n + (m.of.length === 2 ? 3 : 1), 0);
+  const step = Math.max(1, Math.floor(VALUES_A_SLICE / columnsRead / Math.max(run.workers, 1)));
   for (let i = 0; i < ticks.length; i += step)
     slices.push({ first: ticks[i]!.t, last: ticks[Math.min(i + step, ticks.length) - 1]!.t });
 
-  const made = metrics.map((metric) => {
-    const pooled = metric.of.length === 2;
-    return {
-      values: new Float32Array(size).fill(NaN),
-      parts: pooled ? new Float64Array(size) : null,
-      wholes: pooled ? new Float64Array(size) : null,
-    };
-  });
+  const made = metrics.map((metric) => ({
+    values: new Float32Array(size).fill(NaN),
+    average: new Average(ticks.length),
+    pooled: metric.of.length === 2,
+  }));
   const sql = queries.samplesOf(metrics.map((m) => m.of));
   for (const slice of slices) {
     await run.breathe();
     for (const row of run.rows(sql, slice)) {
       const i = place(row[0]!);
-      offsets[i] = row[1]! - grid.times[i % ticks.length]!;
+      const column = i % ticks.length;
+      offsets[i] = row[1]! - grid.times[column]!;
       let c = 2;
-      for (const { values, parts, wholes } of made) {
-        values[i] = row[c++] ?? NaN;
-        if (!parts || !wholes) continue;
-        parts[i] = row[c++] ?? 0;
-        wholes[i] = row[c++] ?? 0;
+      for (const { values, average, pooled } of made) {
+        const value = row[c++] ?? NaN;
+        values[i] = value;
+        if (pooled) average.add(column, row[c++] ?? 0, row[c++] ?? 0);
+        else if (!Number.isNaN(value)) average.add(column, value, 1);
       }
     }
   }
-  const series = made.map(({ values, parts, wholes }, i): TimelineSeries => ({
+  const series = made.map(({ values, average }, i): TimelineSeries => ({
     metric: metrics[i]!.id,
     values,
     min: null,
     max: null,
-    average: average(grid, values, parts, wholes),
+    average: average.result(),
   }));
   return { ...grid, offsets, series };
 }
 
-/** Over workers at each place: pooled where parts and wholes are given, otherwise the plain mean. */
-function average(
-  { times, workers }: Grid,
-  values: Float32Array,
-  parts: Float64Array | null,
-  wholes: Float64Array | null,
-): Float32Array {
-  const n = times.length;
-  return Float32Array.from({ length: n }, (_, i) => {
-    let sum = 0;
-    let count = 0;
-    for (let at = i; at < workers * n; at += n) {
-      if (parts && wholes) {
-        sum += parts[at]!;
-        count += wholes[at]!;
-      } else if (!Number.isNaN(values[at]!)) {
-        sum += values[at]!;
-        count++;
-      }
-    }
-    return count > 0 ? sum / count : NaN;
-  });
+/** Over workers at each place: the plain mean (each with weight 1), or pooled (parts, weighed with their wholes). */
+class Average {
+  private readonly sums: Float64Array;
+  private readonly weights: Float64Array;
+
+  constructor(places: number) {
+    this.sums = new Float64Array(places);
+    this.weights = new Float64Array(places);
+  }
+
+  add(place: number, sum: number, weight: number): void {
+    this.sums[place]! += sum;
+    this.weights[place]! += weight;
+  }
+
+  /** NaN where nothing was added, or no whole moved. */
+  result(): Float32Array {
+    return Float32Array.from(this.sums, (sum, i) => (this.weights[i]! > 0 ? sum / this.weights[i]! : NaN));
+  }
 }
 
 async function bucketed(
@@ -168,28 +158,30 @@ async function bucketed(
   for (const metric of metrics) {
     const of = metric.of.map((column) => all.get(column)!);
     const values = new Float32Array(size).fill(NaN);
-    const single = metric.of.length === 1;
-    const min = single ? new Float32Array(size).fill(NaN) : null;
-    const max = single ? new Float32Array(size).fill(NaN) : null;
-    const parts = single ? null : new Float64Array(size);
-    const wholes = single ? null : new Float64Array(size);
+    const isRatio = metric.of.length === 2;
+    const min = isRatio ? null : new Float32Array(size).fill(NaN);
+    const max = isRatio ? null : new Float32Array(size).fill(NaN);
+    const average = new Average(n);
     for (const [bucket, main] of of[0]!) {
       const whole = of[1]?.get(bucket);
+      const place = bucket - firstBucket;
       for (let w = 0; w < run.workers; w++) {
-        const i = w * n + bucket - firstBucket;
+        const i = w * n + place;
         if (main.n[w]! > 0) offsets[i] = widthMs / 2;
-        if (parts && wholes) {
-          parts[i] = main.sum[w]!;
-          wholes[i] = whole?.sum[w] ?? 0;
-          if (wholes[i] > 0) values[i] = parts[i] / wholes[i];
-        } else if (metric.kind === 'gauge') {
-          if (main.n[w]! > 0) values[i] = main.sum[w]! / main.n[w]!;
-        } else if (main.ms[w]! > 0) values[i] = (main.sum[w]! * 1000) / main.ms[w]!;
+        // part / whole, level, or rate
+        const [sum, weight] = isRatio
+          ? [main.sum[w]!, whole?.sum[w] ?? 0]
+          : metric.kind === 'gauge'
+            ? [main.sum[w]!, main.n[w]!]
+            : [main.sum[w]! * 1000, main.ms[w]!];
+        if (weight > 0) values[i] = sum / weight;
+        if (isRatio) average.add(place, sum, weight);
+        else if (weight > 0) average.add(place, sum / weight, 1);
         if (min) min[i] = main.min[w]!;
         if (max) max[i] = main.max[w]!;
       }
     }
-    series.push({ metric: metric.id, values, min, max, average: average(grid, values, parts, wholes) });
+    series.push({ metric: metric.id, values, min, max, average: average.result() });
   }
   return { ...grid, offsets, series };
 }
@@ -244,7 +236,7 @@ async function addFromRaw(run: RunFile, found: Buckets, first: number, until: nu
   const width = WIDTHS[0] * 1000;
   const origin = originOf(run.startedAt);
   const rowsABucket = Math.max(1, (width / run.intervalMs) * Math.max(run.workers, 1));
-  const step = Math.max(1, Math.floor(ROWS_A_SLICE / found.size / rowsABucket));
+  const step = Math.max(1, Math.floor(VALUES_A_SLICE / found.size / rowsABucket));
   const sql = queries.bucketsOf([...found.keys()]);
   for (let b = first; b < until; b += step) {
     const [from, to] = [origin + b * width, origin + Math.min(b + step, until) * width];
@@ -312,8 +304,12 @@ export async function rollUp(run: RunFile, width: Width, settledAt: number): Pro
 
 /** Reset-aware increase of a counter over the whole run, all workers; null where the run has none of it. */
 export async function totalOf(run: RunFile, column: string): Promise<number | null> {
-  const last = run.all<{ at: number | null }>('SELECT max(at) AS at FROM sample')[0]?.at ?? null;
-  if (last === null) return null;
+  // no sample of an earlier slot was answered after the last one began
+  const last = run.all<{ at: number | null }>(
+    `SELECT max(t.at, coalesce((SELECT max(at) FROM sample WHERE k >= t.t * ${WORKERS_MAX}), 0)) AS at
+     FROM tick t ORDER BY t.t DESC LIMIT 1`,
+  )[0]?.at;
+  if (last === undefined || last === null) return null;
   const width = WIDTHS.at(-1)!;
   const until = Math.floor((last - originOf(run.startedAt)) / (width * 1000)) + 1;
   const all = (await buckets(run, [column], width, 0, until)).get(column)!;
