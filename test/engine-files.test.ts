@@ -181,6 +181,7 @@ describe.concurrent('a run file', () => {
       [2 * (SECONDS - 1), 2 * 10 * (SECONDS - 1)],
       [2 * SECONDS, null],
     ]);
+    for (const run of names) await methods.getRun(run); // so that all of them are ready to be read
     const all = await Promise.all(names.map((run) => methods.statistics({ run, metrics, ...ALL })));
     for (const found of all) expect(found).toEqual(alone);
   });

@@ -86,7 +86,9 @@ describe.concurrent('an endpoint that hangs', () => {
       expect(slotsOf(batches, 1)).toEqual([]);
       // nor do they wait for it: what they said is handed on while their slot lasts
       const begins = new Map(batches.map((b) => [b.t, b.at]));
-      expect(batches.some((b) => b.t > 0 && b.handedOnAt < (begins.get(b.t + 1) ?? 0))).toBe(true);
+      const late = new Set(missesOf(batches, 1).flatMap((m) => (m.reason === 'late' ? [m.t] : [])));
+      const inTime = batches.filter((b) => late.has(b.t) && b.handedOnAt < (begins.get(b.t + 1) ?? 0));
+      expect(inTime.length).toBeGreaterThan(0);
       const misses = missesOf(batches, 1);
       expect([...new Set(misses.map((m) => m.reason))].sort()).toEqual(['late', 'timeout']);
       expect(misses.filter((m) => all.includes(m.t)).map((m) => m.t)).toEqual(all);

@@ -5,6 +5,7 @@
 import http from 'node:http';
 import type net from 'node:net';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { Ticked } from '../electron/engine/api.ts';
 import { fakes, quick, ticked, until, urlsOf } from './engines.ts';
@@ -155,6 +156,7 @@ describe.concurrent('over the wire', () => {
     expect(await call).toMatchObject({ kind: 'engine-gone' });
     // it asks no further for somebody who is not there
     await until(() => seen.givenUp > 0);
+    await sleep(1000);
     expect(seen.asked).toBe(1);
     const next = await connect(onTestFinished, port, token);
     expect((await next.methods.info()).pid).toBe(process.pid);
