@@ -4,7 +4,7 @@
  */
 import fs from 'node:fs';
 import http from 'node:http';
-import type { AddressInfo } from 'node:net';
+import net, { type AddressInfo } from 'node:net';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { CheckReport, RunSummary } from '../electron/engine/api.ts';
@@ -312,6 +312,9 @@ describe.concurrent('serve', () => {
     await new Promise<void>((done) => other.listen(0, '127.0.0.1', done));
     onTestFinished(() => void other.close());
     const { port } = other.address() as AddressInfo;
+    const mute = net.createServer(() => {}); // never says anything
+    await new Promise<void>((done) => mute.listen(0, '127.0.0.1', done));
+    onTestFinished(() => void mute.close());
     const folder = folderFor(onTestFinished);
     const first = await serving(onTestFinished, folder);
     first.child.kill('SIGKILL');
@@ -321,6 +324,7 @@ describe.concurrent('serve', () => {
     for (const announcement of [
       fs.readFileSync(file, 'utf8'),
       JSON.stringify({ pid: 1, port, token: first.token }),
+      JSON.stringify({ pid: 1, port: (mute.address() as AddressInfo).port, token: first.token }),
       '{"pid":',
     ]) {
       fs.writeFileSync(file, announcement);

@@ -85,6 +85,20 @@ describe('the wall clock is set back', () => {
     expect(told).toEqual([]);
   });
 
+  it('who is told of it may ask for the time, and is given the same', () => {
+    const at = { wall: NOON, mono: 0 };
+    const asked: number[] = [];
+    const clock: Clock = new Clock(
+      () => asked.push(clock.now()),
+      () => at.wall,
+      () => at.mono,
+    );
+    at.wall -= HOUR;
+    at.mono += 500;
+    expect(clock.now()).toBe(NOON + 500);
+    expect(asked).toEqual([NOON + 500]);
+  });
+
   it('keeps its pace however often it is asked: parts of a millisecond are not lost or made up', () => {
     for (const step of [0.3, 0.7]) {
       const { at, clock, pass } = setUp();

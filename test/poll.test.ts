@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { Clock } from '../electron/engine/clock.ts';
-import { Poller, type Batch, type Miss } from '../electron/engine/poll.ts';
+import { Poller, type Batch } from '../electron/engine/poll.ts';
 import { startFakeCluster, type FakeCluster } from './fake-vllm.ts';
 
 /** Long enough for a scrape on a machine that does five other things. */
@@ -23,6 +23,9 @@ async function fakes(onEnd: OnEnd, workers: number): Promise<FakeCluster> {
   return cluster;
 }
 
+/** A batch, and when it came. */
+type Handed = Batch & { handedOnAt: number };
+
 function polling(
   onEnd: OnEnd,
   urls: readonly string[],
@@ -30,7 +33,7 @@ function polling(
 ) {
   const { intervalMs = INTERVAL, timeoutMs = 10_000, clock = new Clock(), firstT = 0 } = options;
   const origin = options.origin ?? clock.now();
-  const batches: (Batch & { handedOnAt: number })[] = [];
+  const batches: Handed[] = [];
   const poller = new Poller({
     urls,
     intervalMs,
@@ -52,9 +55,9 @@ const until = (done: () => boolean) =>
 const slots = (batches: Batch[]) => [...new Set(batches.map((b) => b.t))];
 const slotsOf = (batches: Batch[], endpoint: number) =>
   batches.flatMap((b) => b.answers.filter((a) => a.endpoint === endpoint).map(() => b.t));
-const missesOf = (batches: Batch[], endpoint: number): (Miss & { t: number; at: number })[] =>
-  batches.flatMap(({ t, at, misses }) =>
-    misses.filter((m) => m.endpoint === endpoint).map((m) => ({ ...m, t, at })),
+const missesOf = (batches: Handed[], endpoint: number) =>
+  batches.flatMap(({ t, at, handedOnAt, misses }) =>
+    misses.filter((m) => m.endpoint === endpoint).map((m) => ({ ...m, t, at, handedOnAt })),
   );
 const risesStrictly = (numbers: number[]) => numbers.every((n, i) => i === 0 || n > numbers[i - 1]!);
 
@@ -65,6 +68,15 @@ function expectOnGrid(batches: Batch[], origin: number, intervalMs: number) {
   expect(risesStrictly(ticks.map((b) => b.at))).toBe(true);
   const off = ticks.filter(({ t, at }) => Math.abs(at - (origin + t * intervalMs)) > intervalMs);
   expect(off.map(({ t, at }) => [t, at - origin])).toEqual([]);
+}
+
+/** It has every slot, but for those in which the whole machine stood still: then it is late, and says so. */
+function expectSteady(batches: Handed[], endpoint: number) {
+  const own = slotsOf(batches, endpoint);
+  const all = slots(batches).filter((t) => t <= (own.at(-1) ?? Infinity));
+  const late = missesOf(batches, endpoint).flatMap((m) => (m.reason === 'late' ? [m.t] : []));
+  expect(all.filter((t) => !own.includes(t) && !late.includes(t))).toEqual([]);
+  expect(own.length).toBeGreaterThan(all.length / 2);
 }
 
 describe.concurrent('an endpoint that hangs', () => {
@@ -82,7 +94,7 @@ describe.concurrent('an endpoint that hangs', () => {
       poller.stop();
       const all = slots(batches).slice(0, -1); // the last was interrupted
       expectOnGrid(batches, origin, INTERVAL);
-      for (const e of [0, 2, 3]) expect(slotsOf(batches, e).filter((t) => all.includes(t))).toEqual(all);
+      for (const e of [0, 2, 3]) expectSteady(batches, e);
       expect(slotsOf(batches, 1)).toEqual([]);
       // nor do they wait for it: what they said is handed on while their slot lasts
       const begins = new Map(batches.map((b) => [b.t, b.at]));
@@ -108,7 +120,7 @@ describe.concurrent('an endpoint that hangs', () => {
       // a slot that was left out without a scrape under way would say so
       const notAsked = missesOf(batches, 0).filter((m) => !m.asked && m.reason !== 'late');
       expect(notAsked).toEqual([]);
-      expect(endpoints[0]!.seen.requests).toBeGreaterThanOrEqual(9);
+      expect(endpoints[0]!.seen.requests).toBeGreaterThanOrEqual(5);
       endpoints[0]!.faults = {};
       await until(() => slotsOf(batches, 0).length > 0);
     },
@@ -171,8 +183,7 @@ it.concurrent(
     expect(missesOf(batches, 0).filter((m) => arrived.has(m.t))).toEqual([]);
     expect(missesOf(batches, 0).every((m) => m.reason === 'late' && !m.asked)).toBe(true);
     // the one beside it has every slot meanwhile
-    const beside = slotsOf(batches, 1);
-    expect(beside).toEqual(slots(batches).filter((t) => t <= beside.at(-1)!));
+    expectSteady(batches, 1);
   },
 );
 
@@ -189,22 +200,19 @@ describe.concurrent('an endpoint that refuses', () => {
       const { batches } = polling(onTestFinished, [endpoints[0]!.url], { intervalMs: 10, clock });
       const asked = () => missesOf(batches, 0).filter((m) => m.asked);
       await until(() => asked().length >= 16);
-      expect(missesOf(batches, 0).every((m) => m.reason === 'refused')).toBe(true);
-      const pauses = asked()
-        .map((m, i, all) => m.at - (all[i - 1]?.at ?? m.at))
-        .slice(1);
-      // patient with the first few, then in longer and longer pauses
-      const waited = missesOf(batches, 0).filter((m) => !m.asked);
-      expect(waited.length).toBeGreaterThan(0);
-      expect(waited[0]!.t).toBeGreaterThan(asked()[3]!.t);
-      expect(Math.max(...pauses)).toBeGreaterThan(9_000);
-      expect(Math.min(...pauses.slice(-3))).toBeGreaterThan(Math.max(...pauses.slice(0, 4)));
-      // the next slot after 10 s, which a slow machine may take a while to come to
-      const first = (at: number) => batches.find((b) => b.at >= at + 10_000)?.at ?? Infinity;
-      for (const [i, { at }] of asked().entries())
-        if (asked()[i + 1]) expect(asked()[i + 1]!.at).toBeLessThanOrEqual(first(at) + 10_000 / 20);
-      // slots it was not asked in say why all the same
+      const waited = missesOf(batches, 0).filter((m) => !m.asked && m.reason !== 'late');
+      // slots in which it is not asked say why all the same
+      expect(new Set(waited.map((m) => m.reason))).toEqual(new Set(['refused']));
       expect(waited.every((m) => m.sentence.includes('refused the connection'))).toBe(true);
+      // patient with the first few, then ever longer pauses
+      expect(waited[0]!.t).toBeGreaterThan(asked()[3]!.t);
+      const pauses = asked().map((m, i, all) => (all[i + 1]?.at ?? Infinity) - m.at);
+      expect(Math.min(...pauses.slice(-4))).toBeGreaterThan(9_000);
+      // but by the first slot that begins 10 s after it was refused, it is asked
+      for (const [i, { handedOnAt }] of asked().slice(0, -1).entries()) {
+        const latest = batches.find((b) => b.at >= handedOnAt + 10_000);
+        expect(asked()[i + 1]!.at).toBeLessThanOrEqual(latest?.at ?? Infinity);
+      }
 
       await endpoints[0]!.up();
       await until(() => slotsOf(batches, 0).length >= 20);
@@ -223,9 +231,7 @@ describe.concurrent('an endpoint that refuses', () => {
     );
     await until(() => slots(batches).length >= 12);
     poller.stop();
-    const beside = slotsOf(batches, 1);
-    expect(beside).toEqual(slots(batches).filter((t) => t <= beside.at(-1)!));
-    expect(beside.length).toBeGreaterThanOrEqual(10);
+    expectSteady(batches, 1);
   });
 });
 
@@ -262,22 +268,24 @@ describe.concurrent('gaps and no bursts', () => {
 });
 
 describe.concurrent('another run begins', () => {
-  it.concurrent('its slots begin at 0 and are counted from its own start', async ({ onTestFinished }) => {
+  it.concurrent('its slots are counted anew from its own start', async ({ onTestFinished }) => {
     const { endpoints } = await fakes(onTestFinished, 2);
-    const { poller, batches, clock } = polling(
-      onTestFinished,
-      endpoints.map((e) => e.url),
-    );
-    await until(() => slots(batches).length >= 5);
+    const urls = endpoints.map((e) => e.url);
+    const clock = new Clock();
+    // the old run is at slot 1000
+    const { poller, batches } = polling(onTestFinished, urls, {
+      clock,
+      origin: clock.now() - 1000 * INTERVAL,
+    });
+    await until(() => slots(batches).length >= 3);
     const cut = batches.length;
     const origin = clock.now();
     poller.regrid(origin, 0);
-    const first = batches.slice(cut).length; // what was there of the old one is handed on under its own slot
-    expect(batches.slice(cut, cut + first).every((b) => b.t >= 4)).toBe(true);
-    await until(() => slots(batches.slice(cut + first)).length >= 5);
-    const after = batches.slice(cut + first);
-    expect(after[0]!.t).toBe(0);
-    expect(slots(after).slice(0, 2)).toEqual([0, 1]);
+    const first = batches.length; // what was there of the old one is handed on under its own slot
+    expect(batches.slice(cut, first).every((b) => b.t >= 1000)).toBe(true);
+    await until(() => slots(batches.slice(first)).length >= 4);
+    const after = batches.slice(first);
+    expect(after[0]!.t).toBeLessThan(100); // 0, but for a machine that stands still
     expectOnGrid(after, origin, INTERVAL);
   });
 

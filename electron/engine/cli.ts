@@ -6,6 +6,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs, type ParseArgsConfig } from 'node:util';
+import v8 from 'node:v8';
 import { defaultDataFolder } from './data-folder.ts';
 import { EngineError, sentenceOf } from './errors.ts';
 import * as verbs from './verbs.ts';
@@ -161,5 +162,8 @@ async function main(args: string[]): Promise<number> {
   }
 }
 
+// An engine's garbage dies young and by the megabyte (bodies, rows, frames). V8 would grow its nursery to 134 MB for it
+// and keep it; not growing it held the engine under a third less memory in a soak, and costs no CPU that shows.
+v8.setFlagsFromString('--semi-space-growth-factor=1');
 // an open channel to whoever started us would keep the process alive
 process.exit(await main(process.argv.slice(2)));

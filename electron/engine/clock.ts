@@ -28,18 +28,19 @@ export class Clock {
   now(): number {
     const wall = this.wall();
     const mono = this.mono();
+    const passed = mono - this.lastMono;
+    this.lastMono = mono; // before anybody is told, who may ask for the time
     if (wall >= this.last) {
       this.last = wall;
       this.behind = false;
     } else {
       const by = this.last - wall;
-      this.last += mono - this.lastMono;
+      this.last += passed;
       if (by > 1000 && !this.behind) {
         this.behind = true;
         this.steppedBack(by);
       }
     }
-    this.lastMono = mono;
     return Math.round(this.last);
   }
 

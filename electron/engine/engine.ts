@@ -245,7 +245,11 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       events.on(event, listener);
       return () => events.off(event, listener);
     },
-    recordInto: async (id, file) => summary(await clusterOf(id).record(null, file)),
+    recordInto: async (id, file) => {
+      fs.mkdirSync(path.dirname(file), { recursive: true });
+      refuseRemoteFolder(path.dirname(file));
+      return summary(await clusterOf(id).record(null, file));
+    },
     close: async () => {
       for (const cluster of clusters.values())
         await cluster.end().catch((error: unknown) => report(sentenceOf(error))); // the others are ended all the same

@@ -2,9 +2,10 @@
  * One run being written: from batches of a poller to rows, with the rollups that follow behind them. What fails while
  * writing ends the recording with a sentence; what was written stays.
  */
+import { EngineError } from './errors.ts';
 import type { Batch } from './poll.ts';
 import type { ReaderCalls } from './reader.ts';
-import type { RunStore } from './store.ts';
+import { asEngineError, type RunStore } from './store.ts';
 import { WIDTHS } from './vectors.ts';
 import { WorkerBook } from './workers.ts';
 
@@ -83,18 +84,24 @@ export class Recording {
 
   /** The wall clock was set back: said in the run. */
   clockStepped(byMs: number): void {
-    const last = this.store.lastTick();
+    if (this.ended) return;
     const seconds = Math.round(byMs / 1000);
-    this.store.writeEvents([
-      {
-        t: last?.t ?? 0,
-        at: this.options.now(),
-        kind: 'clock',
-        endpoint: null,
-        w: null,
-        detail: `The clock was set back by ${seconds.toLocaleString('en')} s; this run's times go on without that step.`,
-      },
-    ]);
+    try {
+      this.store.writeEvents([
+        {
+          t: this.store.lastTick()?.t ?? 0,
+          at: this.options.now(),
+          kind: 'clock',
+          endpoint: null,
+          w: null,
+          detail: `The clock was set back by ${seconds.toLocaleString('en')} s; this run's times go on without that step.`,
+        },
+      ]);
+    } catch (error) {
+      // whoever asked for the time must not hear of it
+      this.abandon();
+      this.options.onFault(asEngineError(error, this.store.file));
+    }
   }
 
   private async doChores(): Promise<void> {
@@ -104,6 +111,8 @@ export class Recording {
       const { intervalMs, timeoutMs } = this.store.meta;
       await this.rollUp(this.options.now() - timeoutMs - intervalMs);
     } catch (error) {
+      // a reading thread that died is started again at the next call: no reason to stop recording
+      if (error instanceof EngineError && error.kind === 'engine-gone') return;
       if (!this.ended) this.options.onFault(error);
     }
   }

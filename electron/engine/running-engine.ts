@@ -24,6 +24,7 @@ export function connectTo(port: number, token: string): Promise<UsedEngine> {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(`ws://127.0.0.1:${port}/ws`, [SUBPROTOCOL, token], {
       perMessageDeflate: false,
+      handshakeTimeout: 3000, // what listens there may be something else
     });
     const client = createClient((frame) => {
       if (socket.readyState !== WebSocket.OPEN) throw new Error('closed');
