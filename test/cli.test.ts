@@ -140,10 +140,14 @@ describe.concurrent('record', () => {
   it('into a file, for so long: progress on stderr, the file on stdout', async ({ onTestFinished }) => {
     const fake = await fakes(onTestFinished, { workers: 2 });
     const folder = folderFor(onTestFinished);
-    const out = path.join(folder, 'new', 'step.sqlite');
+    const out = path.join(folder, 'out', 'step.sqlite');
     const args = ['record', ...words(urlsOf(fake)), '--for', '3s', '--interval', '0.2', '--name', 'step 12'];
     // its own data folder is not touched
     const env = { VLLM_SCOPE_DATA: path.join(folder, 'data') };
+    const early = await ended(onTestFinished, [...args, '--out', out], env);
+    expect([early.code, early.stdout]).toEqual([1, '']);
+    expect(early.stderr.trim()).toBe(`The folder ${path.dirname(out)} is not there.`);
+    fs.mkdirSync(path.dirname(out));
     const { code, stdout, stderr } = await ended(onTestFinished, [...args, '--out', out], env);
     expect([code, stdout]).toEqual([0, `${out}\n`]);
     expect(stderr).toMatch(/ tick \d+ +2 of 2 endpoints answer +2 workers\n/);

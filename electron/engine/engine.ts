@@ -41,6 +41,8 @@ export interface Engine {
 export async function createEngine(options: EngineOptions): Promise<Engine> {
   const { dataFolder, version, report = (s) => console.error(s) } = options;
   makeFolder(dataFolder);
+  const runsFolder = path.join(dataFolder, 'runs');
+  fs.mkdirSync(runsFolder, { recursive: true });
   refuseRemoteFolder(dataFolder);
   const lock = lockFolder(dataFolder);
   let library: Library;
@@ -57,7 +59,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   const around = {
     library,
     reader: reader.calls,
-    runsFolder: path.join(dataFolder, 'runs'),
+    runsFolder,
     version,
     ticked: (data: Events['ticked']) => emit('ticked', data),
     changed: (what: 'clusters' | 'runs') => emit('changed', { what }),
@@ -246,8 +248,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       return () => events.off(event, listener);
     },
     recordInto: async (id, file) => {
-      fs.mkdirSync(path.dirname(file), { recursive: true });
-      refuseRemoteFolder(path.dirname(file));
+      if (fs.existsSync(path.dirname(file))) refuseRemoteFolder(path.dirname(file));
       return summary(await clusterOf(id).record(null, file));
     },
     close: async () => {

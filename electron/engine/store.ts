@@ -148,7 +148,9 @@ export class RunStore {
   static create(file: string, meta: RunMeta, endpoints: readonly string[]): RunStore {
     if (fs.existsSync(file))
       throw new EngineError('bad-input', `${file} exists already; choose another name.`);
-    fs.mkdirSync(path.dirname(file), { recursive: true });
+    // not made here: mkdir of a path under /proc never returns
+    if (!fs.existsSync(path.dirname(file)))
+      throw new EngineError('bad-input', `The folder ${path.dirname(file)} is not there.`);
     const db = openForWriting(file, runSteps, RUN_APPLICATION_ID);
     try {
       const put = db.prepare('INSERT INTO meta(key, value) VALUES (?, ?)');
