@@ -48,7 +48,10 @@ export function lastingToken(folder: string): string {
   const file = path.join(folder, 'token');
   try {
     const token = fs.readFileSync(file, 'utf8').trim();
-    if (/^[0-9a-f]{32}$/.test(token)) return token;
+    if (/^[0-9a-f]{32}$/.test(token)) {
+      fs.chmodSync(file, 0o600);
+      return token;
+    }
   } catch {
     // none yet
   }

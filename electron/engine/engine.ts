@@ -109,6 +109,14 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
         } finally {
           store.close(run.ended ?? run.started);
         }
+        // a crash left the summary without it
+        const now = library.run(run.id);
+        if (now?.generation_tokens === null) {
+          const generation_tokens = await reader.calls.generationTokens(run.file);
+          if (generation_tokens === null) return;
+          library.putRun({ ...now, generation_tokens });
+          emit('changed', { what: 'runs' });
+        }
       })();
       rolling.set(run.id, work);
       work.catch(() => rolling.delete(run.id));

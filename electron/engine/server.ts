@@ -76,7 +76,8 @@ function hostName(header: string | undefined): string | null {
 
 export async function serve(engine: Engine, options: ServerOptions): Promise<Server> {
   const allowed = new Set([...loopback, ...options.allowHosts.map((h) => h.toLowerCase())]);
-  if (!['0.0.0.0', '::'].includes(options.host)) allowed.add(options.host.toLowerCase());
+  if (!['0.0.0.0', '::'].includes(options.host))
+    allowed.add((options.host.includes(':') ? `[${options.host}]` : options.host).toLowerCase());
   const hostIsFine = (request: http.IncomingMessage) => {
     const name = hostName(request.headers.host);
     return name !== null && allowed.has(name);
