@@ -204,8 +204,10 @@ function drawRug(c: Context, s: Scene, p: PanelBox) {
 
 /** Restarts at one time (an endpoint with several engines) share a flag. */
 function drawRestarts(c: Context, s: Scene, p: PanelBox, first: boolean) {
+  // what looked like a restart before several servers were found out was none
+  const several = new Set(s.events.filter((e) => e.kind === 'several-servers').map((e) => e.w));
   const restarts = s.events.filter(
-    (e) => e.kind === 'restart' && e.at >= s.window.from && e.at <= s.window.to,
+    (e) => e.kind === 'restart' && !several.has(e.w) && e.at >= s.window.from && e.at <= s.window.to,
   );
   let free = s.x0;
   for (let i = 0; i < restarts.length;) {

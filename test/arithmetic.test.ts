@@ -131,7 +131,7 @@ test('a worker that joins counts from 0 only where `_created` is later than the 
     answerOf(0, at(2), bodyOf([{ values: { generation_tokens: 3 } }])),
     late(START / 1000 + 3602.5, at(3602)),
   ]);
-  expect((await statistics('generation_tokens', at(0), at(2))).each[1]!.delta).toBe(30);
+  expect((await statistics('generation_tokens', at(0), at(2.5))).each[1]!.delta).toBe(30);
 });
 
 test('... and not where it was there before, or the reply has no Date', async () => {
@@ -145,7 +145,7 @@ test('... and not where it was there before, or the reply has no Date', async ()
     run.tick(2, at(2), [
       { ...answerOf(1, at(2), bodyOf([{ created, values: { generation_tokens: 30 } }])), serverAt },
     ]);
-    expect((await statistics('generation_tokens', at(0), at(2))).each[1]!.delta).toBeNull();
+    expect((await statistics('generation_tokens', at(0), at(2.5))).each[1]!.delta).toBeNull();
   }
 });
 
@@ -196,6 +196,68 @@ test('counters that fall twice within ten scrapes without a later start: several
     );
     expect((await reader.contents(file)).workerList[0]!.several).toBe(several);
   }
+});
+
+test('families that come back late after a restart: one restart, and nothing is counted twice', async () => {
+  const { run, statistics, reader, file } = setUp(1);
+  let tokens = 5000;
+  for (let t = 0; t < 14; t++) {
+    if (t === 4) tokens = 0; // restarted; preemptions show again from t = 8 on, then queries
+    tokens += 100;
+    const values: Record<string, number> = { generation_tokens: tokens };
+    if (t < 4 || t >= 8) values.preemptions = t < 4 ? 50 : 1;
+    if (t < 4 || t >= 10) values.prefix_queries = t < 4 ? 900 : 2;
+    run.tick(t, at(t), [answerOf(0, at(t), bodyOf([{ values }]))]);
+  }
+  const s = await statistics('generation_tokens', at(0), at(13));
+  expect(s.each[0]).toMatchObject({ delta: 1300, resets: 1 });
+  expect((await statistics('preemptions', at(0), at(13))).each[0]).toMatchObject({ delta: 1, resets: 1 });
+  expect((await reader.events(file, 0, Infinity)).map((e) => e.kind)).toEqual(['restart']);
+});
+
+test('a worker that shows up behind an endpoint that answered before brings no lifetime along', async () => {
+  const { run, statistics } = setUp(1);
+  const zero = { engine: '0', values: { generation_tokens: 1 } };
+  run.tick(0, at(0), [answerOf(0, at(0), bodyOf([zero]))]);
+  run.tick(1, at(1), [
+    answerOf(0, at(1), bodyOf([zero, { engine: '1', values: { generation_tokens: 7e6 } }])),
+  ]);
+  run.tick(2, at(2), [
+    answerOf(0, at(2), bodyOf([zero, { engine: '1', values: { generation_tokens: 7e6 + 5 } }])),
+  ]);
+  expect((await statistics('generation_tokens', at(0), at(2))).each[1]!.delta).toBe(5);
+});
+
+test('a worker without the part of a ratio has none, and does not pull the fleet’s down', async () => {
+  const { run, statistics, reader, file } = setUp(2);
+  for (let t = 0; t < 3; t++)
+    run.tick(t, at(t), [
+      answerOf(0, at(t), bodyOf([{ values: { prefix_queries: 100 * t } }])),
+      answerOf(1, at(t), bodyOf([{ values: { prefix_queries: 100 * t, prefix_hits: 80 * t } }])),
+    ]);
+  const s = await statistics('prefix_cache_hit_rate', at(0), at(2));
+  expect(s.each.map((w) => w.ratio)).toEqual([null, 0.8]);
+  expect(s.pooled).toBe(0.8);
+  const query = { run: '', metrics: ['prefix_cache_hit_rate'], from: at(0), to: at(2), points: 100 };
+  const { series } = await reader.timelines(file, query);
+  expect([...series[0]!.average]).toEqual([NaN, Math.fround(0.8), Math.fround(0.8)]);
+});
+
+test('a window before a worker was there has nothing of it', async () => {
+  const { run, statistics } = setUp(1);
+  run.tick(0, at(10), [answerOf(0, at(10), bodyOf([{ values: { running: 1 } }]))]);
+  run.tick(1, at(11), [answerOf(0, at(11), bodyOf([{ values: { running: 1, generation_tokens: 40 } }]))]);
+  const s = await statistics('generation_tokens', at(0), at(5));
+  expect(s.samples).toMatchObject({ sum: null, n: 0 });
+  expect((await statistics('generation_tokens', at(10), at(12))).samples.sum).toBe(40);
+});
+
+test('coverage counts the samples inside the window only', async () => {
+  const { run, statistics } = setUp(1);
+  for (const t of [0, 4, 8])
+    run.tick(t, at(t), [answerOf(0, at(t), bodyOf([{ values: { generation_tokens: t } }]))]);
+  expect((await statistics('generation_tokens', at(1), at(7))).coverage).toBeCloseTo(1 / 6);
+  expect((await statistics('generation_tokens', at(5), at(5.5))).coverage).toBe(0);
 });
 
 test('no traffic is null, not 0 and not an old value', async () => {

@@ -111,7 +111,11 @@ describe.concurrent('check', () => {
     const raw = fs.readFileSync(sample, 'utf8');
     const generated = /^vllm:generation_tokens_total\{[^}]*\} (\S+)$/m.exec(raw)![1];
     expect(report.workers[0]!.values.generation_tokens).toBe(Number(generated));
-    expect(report).toMatchObject({ target: sample, bytes: fs.statSync(sample).size, roundTripSeconds: null });
+    expect(report).toMatchObject({
+      address: sample,
+      bytes: fs.statSync(sample).size,
+      roundTripSeconds: null,
+    });
     const both = await ended(onTestFinished, ['check', '--json', sample, sample]);
     expect(JSON.parse(both.stdout)).toEqual([report, report]);
   });
@@ -180,7 +184,7 @@ describe.concurrent('record', () => {
     expect(code).toBe(1);
     expect(stderr).toContain('No worker answered. 127.0.0.1:');
     expect(stderr).toContain('refused the connection. Is the server up?');
-    expect(stderr).toMatch(/ 0 of 1 endpoints answer/);
+    expect(stderr).toMatch(/ 0 of 1 endpoint answer/);
     expect(stderr).not.toMatch(/\n\s+at /);
   });
 
@@ -198,7 +202,7 @@ describe.concurrent('record', () => {
       folder,
       '--json',
     ]);
-    await until(() => / tick [3-9] .* 1 workers/.test(ran.stderr()));
+    await until(() => / tick [3-9] .* 1 worker\b/.test(ran.stderr()));
     ran.child.kill('SIGINT');
     expect(await ran.ended).toBe(0);
     const done = JSON.parse(ran.stdout()) as RunSummary;

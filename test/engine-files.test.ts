@@ -141,9 +141,13 @@ describe('a run file that is not as it should be', () => {
 
   beforeAll(async () => {
     const spoil = Object.fromEntries(Object.entries(spoilt).map(([id, [act]]) => [id, act]));
+    const { gone } = spoil;
+    spoil.gone = () => {}; // while the engine works; a file that is gone at its start is a deleted run
+    spoil.deleted = gone!;
     const onEnd: OnEnd = (end) => void ends.push(end);
     const dataFolder = folderWith(onEnd, { good: () => {}, ...spoil });
     engine = await engineFor(onEnd, { dataFolder });
+    gone!(fileOf('gone'));
     for (const id of Object.keys(spoilt)) found.set(id, bytesOf(id));
     return async () => {
       for (const end of ends.reverse()) await end();
@@ -160,6 +164,10 @@ describe('a run file that is not as it should be', () => {
     // it is still in the list, and as it was found
     expect((await engine.methods.listRuns()).some((r) => r.id === id)).toBe(true);
     expect(bytesOf(id)).toEqual(found.get(id));
+  });
+
+  it('a run whose file was deleted while no engine worked is no longer listed', async () => {
+    expect((await engine.methods.listRuns()).map((r) => r.id)).not.toContain('deleted');
   });
 
   it('the others can be read', async () => {

@@ -105,7 +105,7 @@ describe.concurrent('an endpoint that hangs', () => {
       expect([...new Set(misses.map((m) => m.reason))].sort()).toEqual(['late', 'timeout']);
       expect(misses.filter((m) => all.includes(m.t)).map((m) => m.t)).toEqual(all);
       expect(misses.find((m) => m.reason === 'late')!.sentence).toBe(
-        `127.0.0.1:${endpoints[1]!.port} is still answering.`,
+        `127.0.0.1:${endpoints[1]!.port} has not answered yet.`,
       );
     },
   );

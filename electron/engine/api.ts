@@ -71,7 +71,7 @@ export interface EndpointState {
   url: string;
   /** null: not asked yet. */
   state: 'ok' | OutcomeReason | null;
-  /** What is wrong and what to do, where state is neither null nor `ok`. */
+  /** What is wrong and what to do; null: nothing. Also of an `ok` one behind which several servers answer. */
   sentence: string | null;
   /** Of the last scrape that answered. */
   tookSeconds: number | null;
@@ -215,6 +215,7 @@ export interface TimelineSeries {
 
 // ---------------------------------------------------------------- statistics of a window
 
+/** A window by itself. Windows asked for apart each own the samples at their edges, so their deltas do not add up. */
 export interface StatisticsQuery {
   run: string;
   metrics: string[];
@@ -270,7 +271,8 @@ export interface WorkerStatistics extends Aggregate {
 // ---------------------------------------------------------------- check
 
 export interface CheckReport {
-  target: string;
+  /** What was asked: the URL or the file. */
+  address: string;
   reachable: boolean;
   /** The reason in a sentence, where not reachable. */
   error: string | null;
@@ -336,7 +338,7 @@ export interface Methods {
   listRuns(): RunSummary[];
   renameRun(id: string, name: string): RunSummary;
   getRun(id: string): Run;
-  /** Those that touch from..to, oldest first, at most 10,000. */
+  /** The newest 10,000 that touch from..to, oldest first. */
   events(run: string, from: number, to: number): RunEvent[];
   timelines(query: TimelineQuery): Timelines;
   statistics(query: StatisticsQuery): MetricStatistics[];

@@ -62,8 +62,8 @@ export function checkFile(file: string): CheckReport {
   return { ...describe(file, parse(text), text), bytes: bytes.length };
 }
 
-const nothing = (target: string): CheckReport => ({
-  target,
+const nothing = (address: string): CheckReport => ({
+  address,
   reachable: false,
   error: null,
   dialect: null,
@@ -76,9 +76,9 @@ const nothing = (target: string): CheckReport => ({
   bytes: null,
 });
 
-function describe(target: string, body: ParsedBody, text: string): CheckReport {
+function describe(address: string, body: ParsedBody, text: string): CheckReport {
   const findings: string[] = [];
-  const name = target.startsWith('http') ? endpointName(target) : target;
+  const name = address.startsWith('http') ? endpointName(address) : address;
   const { names } = body;
   if (body.samples === 0) findings.push(`${name} holds no metrics.`);
   else if (names.size === 0) findings.push(noVllmSentence(name, text));
@@ -96,7 +96,7 @@ function describe(target: string, body: ParsedBody, text: string): CheckReport {
   if (pids)
     findings.push('Several API processes report the same gauge (label pid): the greatest value is taken.');
   return {
-    ...nothing(target),
+    ...nothing(address),
     reachable: true,
     dialect: body.dialect,
     generation: generationOf(body),

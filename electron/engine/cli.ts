@@ -82,7 +82,7 @@ ${Object.values(table)
   .map((v) => `  vllm-scope ${v.usage.padEnd(wide)}  ${v.about}`)
   .join('\n')}
 
-  --data DIR   where runs are kept (now: ${defaultDataFolder()})
+  --data DIR   where runs are kept (now: ${process.env.VLLM_SCOPE_DATA ?? defaultDataFolder()})
   --json       one JSON document on stdout
   --help       of one verb: vllm-scope record --help
   --version

@@ -37,6 +37,7 @@ export class ClusterAtWork {
   /** Starting, stopping and ending run one after the other. */
   private busy: Promise<unknown> = Promise.resolve();
   private stopped: string | null = null;
+  private removed = false;
   private summaryAt = 0;
 
   constructor(stored: StoredCluster, around: ClusterSurroundings) {
@@ -51,7 +52,10 @@ export class ClusterAtWork {
       id,
       name,
       endpoints:
-        this.poller?.endpoints.map((e) => ({ ...e.state })) ??
+        this.poller?.endpoints.map((e, i) => ({
+          ...e.state,
+          sentence: e.state.sentence ?? this.recording?.book.severalBehind(i) ?? null,
+        })) ??
         endpoints.map((url) => ({
           url,
           state: null,
@@ -72,6 +76,7 @@ export class ClusterAtWork {
   /** Begins to scrape; records at once where it is set to. `resume`: go on with this run instead of a new one. */
   async connect(resume: StoredRun | null = null): Promise<void> {
     await this.alone(() => {
+      if (this.removed) throw new EngineError('not-found', 'This cluster is not there any more.');
       if (this.poller) return;
       let firstT = 0;
       let origin = this.clock.now();
@@ -98,17 +103,25 @@ export class ClusterAtWork {
       });
       this.poller.start();
       this.put({ connected: true });
+      if (this.stored.record && !this.recording) this.beginRecording(null, null);
     });
-    if (this.stored.record && !this.recording) await this.record(null);
   }
 
   async disconnect(): Promise<void> {
-    try {
-      await this.stopRecording();
-    } finally {
-      this.close();
-      this.put({ connected: false });
-    }
+    await this.alone(async () => {
+      try {
+        await this.endRecording();
+      } finally {
+        this.close();
+        this.put({ connected: false });
+      }
+    });
+  }
+
+  /** Disconnects for good: whoever waits to connect it finds it gone. */
+  async remove(): Promise<void> {
+    this.removed = true;
+    await this.disconnect();
   }
 
   /** Ends scraping without saying that it should not go on at the next start. */
@@ -119,11 +132,13 @@ export class ClusterAtWork {
 
   /** The engine ends: the run is closed, the cluster comes back at the next start. */
   async end(): Promise<void> {
-    try {
-      await this.stopRecording();
-    } finally {
-      this.close();
-    }
+    await this.alone(async () => {
+      try {
+        await this.endRecording();
+      } finally {
+        this.close();
+      }
+    });
   }
 
   put(change: Partial<StoredCluster>): void {
@@ -134,75 +149,75 @@ export class ClusterAtWork {
 
   /** A new run begins. Throws `bad-input` where the cluster is not connected or records already. */
   record(name: string | null, file: string | null = null): Promise<StoredRun> {
-    return this.alone(() => {
-      if (!this.poller)
-        throw new EngineError('bad-input', `${this.stored.name} is not connected. Connect it first.`);
-      if (this.recording)
-        throw new EngineError(
-          'bad-input',
-          `${this.stored.name} is being recorded already. Stop that run first.`,
-        );
-      const startedAt = this.clock.now();
-      const { id: cluster, name: clusterName, intervalMs, timeoutMs, endpoints } = this.stored;
-      const id = randomUUID();
-      const meta = {
-        id,
-        name: name?.trim() || `${clusterName} ${localStamp(startedAt)}`,
-        cluster,
-        clusterName,
-        startedAt,
-        intervalMs,
-        timeoutMs,
-        appVersion: this.around.version,
-      };
-      const store = RunStore.create(
-        file ?? path.join(this.around.runsFolder, `${id}.sqlite`),
-        meta,
-        endpoints,
+    return this.alone(() => this.beginRecording(name, file));
+  }
+
+  private beginRecording(name: string | null, file: string | null): StoredRun {
+    if (!this.poller)
+      throw new EngineError('bad-input', `${this.stored.name} is not connected. Connect it first.`);
+    if (this.recording)
+      throw new EngineError(
+        'bad-input',
+        `${this.stored.name} is being recorded already. Stop that run first.`,
       );
-      this.poller.regrid(startedAt, 0); // first: what is there of the slot before belongs to no run
-      this.recording = this.startRecording(store);
-      this.stopped = null;
-      const run: StoredRun = {
-        id,
-        file: store.file,
-        name: meta.name,
-        cluster,
-        cluster_name: clusterName,
-        state: 'recording',
-        started: startedAt,
-        ended: null,
-        interval_ms: intervalMs,
-        endpoints: endpoints.length,
-        workers: 0,
-        ticks: 0,
-        bytes: null,
-        generation_tokens: null,
-      };
-      this.around.library.putRun(run);
-      this.around.changed('clusters');
-      this.around.changed('runs');
-      return run;
-    });
+    const startedAt = this.clock.now();
+    const { id: cluster, name: clusterName, intervalMs, timeoutMs, endpoints } = this.stored;
+    const id = randomUUID();
+    const meta = {
+      id,
+      name: name?.trim().slice(0, 200) || `${clusterName} ${localStamp(startedAt)}`,
+      cluster,
+      clusterName,
+      startedAt,
+      intervalMs,
+      timeoutMs,
+      appVersion: this.around.version,
+    };
+    const store = RunStore.create(file ?? path.join(this.around.runsFolder, `${id}.sqlite`), meta, endpoints);
+    this.poller.regrid(startedAt, 0); // first: what is there of the slot before belongs to no run
+    this.recording = this.startRecording(store);
+    this.stopped = null;
+    const run: StoredRun = {
+      id,
+      file: store.file,
+      name: meta.name,
+      cluster,
+      cluster_name: clusterName,
+      state: 'recording',
+      started: startedAt,
+      ended: null,
+      interval_ms: intervalMs,
+      endpoints: endpoints.length,
+      workers: 0,
+      ticks: 0,
+      bytes: null,
+      generation_tokens: null,
+    };
+    this.around.library.putRun(run);
+    this.around.changed('clusters');
+    this.around.changed('runs');
+    return run;
   }
 
   /** Ends the run and closes its file; null where none was being recorded. */
   stopRecording(): Promise<StoredRun | null> {
-    return this.alone(async () => {
-      const { recording } = this;
-      if (!recording) return null;
-      this.recording = null;
-      let change: Partial<StoredRun> = { state: 'ended-unexpectedly' }; // where its end cannot be written
-      try {
-        const { generationTokens } = await recording.end();
-        change = { state: 'ended', generation_tokens: generationTokens };
-      } finally {
-        this.summarise(recording, change);
-        this.around.changed('clusters');
-        this.around.changed('runs');
-      }
-      return this.around.library.run(recording.store.meta.id) ?? null;
-    });
+    return this.alone(() => this.endRecording());
+  }
+
+  private async endRecording(): Promise<StoredRun | null> {
+    const { recording } = this;
+    if (!recording) return null;
+    this.recording = null;
+    let change: Partial<StoredRun> = { state: 'ended-unexpectedly' }; // where its end cannot be written
+    try {
+      const { generationTokens } = await recording.end();
+      change = { state: 'ended', generation_tokens: generationTokens };
+    } finally {
+      this.summarise(recording, change);
+      this.around.changed('clusters');
+      this.around.changed('runs');
+    }
+    return this.around.library.run(recording.store.meta.id) ?? null;
   }
 
   rename(name: string): void {
@@ -222,7 +237,9 @@ export class ClusterAtWork {
 
   private take(batch: Batch): void {
     const { recording } = this;
+    const severals = recording?.book.severals;
     recording?.take(batch);
+    if (recording?.book.severals !== severals) this.around.changed('clusters');
     if (recording && batch.at - this.summaryAt > SUMMARY_MS) {
       this.summaryAt = batch.at;
       this.summarise(recording, {});

@@ -154,7 +154,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     },
     removeCluster: async (id) => {
       const cluster = clusterOf(id);
-      await cluster.disconnect();
+      await cluster.remove();
       clusters.delete(id);
       library.removeCluster(id);
       emit('changed', { what: 'clusters' });
@@ -182,7 +182,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
 
     listRuns: () => library.runs().map(summary),
     renameRun: async (id, name) => {
-      const run = { ...runOf(id), name: text(name, 'A run needs a name') };
+      const run = { ...runOf(id), name: text(name, 'A run needs a name').slice(0, 200) };
       if (run.state === 'recording') clusters.get(run.cluster)?.rename(run.name);
       else {
         await readyToRead(run);
@@ -229,6 +229,9 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     check: (address, signal) => checkUrl(text(address, 'An address'), signal),
   };
 
+  // to delete a run is to delete its file; where its whole folder is away, a disk is
+  for (const run of library.runs())
+    if (!fs.existsSync(run.file) && fs.existsSync(path.dirname(run.file))) library.removeRun(run.id);
   const recording = library.runs().filter((run) => run.state === 'recording');
   if (!options.resume) recording.forEach(closeUnexpected);
   for (const stored of library.clusters()) {
@@ -339,9 +342,13 @@ function checkQuery(query: StatisticsQuery): void {
   isObject(query, 'A query');
   number(query.from, 'from');
   number(query.to, 'to');
-  const { metrics } = query as { metrics: unknown };
-  if (!Array.isArray(metrics) || metrics.length === 0 || !metrics.every((m) => typeof m === 'string'))
+  const { metrics: asked } = query as { metrics: unknown };
+  if (!Array.isArray(asked) || asked.length === 0 || !asked.every((m) => typeof m === 'string'))
     throw new EngineError('bad-input', 'A query needs a list of metrics.');
+  // each is read once, however often it is asked for
+  query.metrics = [...new Set(query.metrics)];
+  if (query.metrics.length > metrics.length)
+    throw new EngineError('bad-input', 'More metrics than there are.');
 }
 
 function makeFolder(folder: string): void {

@@ -165,6 +165,10 @@ export class Library {
       .run(r);
   }
 
+  removeRun(id: string): void {
+    this.db.prepare('DELETE FROM run WHERE id = ?').run(id);
+  }
+
   close(): void {
     this.db.pragma('wal_checkpoint(TRUNCATE)');
     this.db.close();

@@ -196,7 +196,7 @@ export class Poller {
     if (this.tickAt === 0) return;
     this.endpoints.forEach((endpoint, e) => {
       if (endpoint.busy && !endpoint.arrived)
-        this.miss(e, 'late', `${new URL(endpoint.state.url).host} is still answering.`, false);
+        this.miss(e, 'late', `${new URL(endpoint.state.url).host} has not answered yet.`, false);
     });
     this.flush();
   }

@@ -66,6 +66,8 @@ const deltas = (ids: readonly string[]) => `
 const rate = (c: string) => `iif(${c}_ms > 0, ${c}_delta * 1000.0 / ${c}_ms, NULL)`;
 const ratio = (part: string, whole: string) =>
   `iif(${whole}_delta > 0, ${part}_delta * 1.0 / ${whole}_delta, NULL)`;
+/** A whole whose part is absent is no part of a pooled ratio. */
+const wholeOf = (part: string, whole: string) => `iif(${part}_delta IS NULL, NULL, ${whole}_delta)`;
 
 /**
  * Raw timelines of several metrics in one pass: k, at, and of each metric its value (a level, a rate, a ratio), of
@@ -75,7 +77,7 @@ export const samplesOf = (metrics: readonly (readonly string[])[]) => `
   SELECT k, at, ${metrics
     .map(([c = '', whole]) =>
       whole !== undefined
-        ? `${ratio(c, whole)}, ${c}_delta, ${whole}_delta`
+        ? `${ratio(c, whole)}, ${c}_delta, ${wholeOf(c, whole)}`
         : kindOf.get(c) === 'gauge'
           ? c
           : rate(c),
@@ -115,6 +117,7 @@ export const bucketsOf = (ids: readonly string[]) => `
  * temp.own(n, w, a, b, lost), n from :n on: it owns the samples k in (a, b].
  *   a  its last sample whose answer was there at or before the begin; where windows touch, not before the b of the
  *      window before; its first sample's predecessor (-1) where it has none so early
+ *      (a worker whose very first sample is the b owns nothing: it was not there in the window)
  *   b  its first sample that was asked for at or after the end; where there is none, its last one (`lost` where the run
  *      went on after the end: what it did from there to the end was not seen)
  * A sample in slot t was answered in slot t, so a is searched from the last slot that had begun at `begin` backwards
@@ -124,8 +127,8 @@ export const makeEdges = `
   INSERT INTO temp.own(n, w, a, b, lost)
   WITH win(n, begin, end) AS (
     SELECT CAST(:n AS INTEGER) + key, value ->> 0, value ->> 1 FROM json_each(:windows)),
-  edge(n, w, end, a, b, last) AS (
-    SELECT win.n, o.w, win.end,
+  edge(n, w, end, first, a, b, last) AS (
+    SELECT win.n, o.w, win.end, o.first * 4096 + o.w,
       coalesce((SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w
         WHERE t.at <= win.begin AND t.t >= o.first AND s.at + s.took / 2.0 <= win.begin ORDER BY t.at DESC LIMIT 1), -1),
       (SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w
@@ -133,24 +136,25 @@ export const makeEdges = `
           AND s.at - s.took / 2.0 >= win.end ORDER BY t.t LIMIT 1),
       (SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w WHERE t.t >= o.first ORDER BY t.t DESC LIMIT 1)
     FROM win CROSS JOIN worker o)
-  SELECT n, w, max(a, coalesce(lag(coalesce(b, last)) OVER (PARTITION BY w ORDER BY n), a)), coalesce(b, last),
+  SELECT n, w, max(a, coalesce(lag(coalesce(b, last)) OVER (PARTITION BY w ORDER BY n), a)),
+    iif(a = -1 AND b = first, -1, coalesce(b, last)),
     b IS NULL AND EXISTS (SELECT 1 FROM tick WHERE at > edge.end)
   FROM edge`;
 
 /**
- * What each sample of window :n gives for a counter, into temp.measured(k, w, value, delta, whole, ms, reset):
+ * What each sample of window :n gives for a counter, into temp.measured(k, w, at, value, delta, whole, ms, reset):
  * value = its rate. :first..:last are slots that hold all samples of the window.
  */
 export const measureCounter = (c: string) => `
-  INSERT INTO temp.measured(k, w, value, delta, whole, ms, reset)
-  SELECT d.k, d.w, ${rate(c)}, ${c}_delta, NULL, ${c}_ms, ${c}_reset
+  INSERT INTO temp.measured(k, w, at, value, delta, whole, ms, reset)
+  SELECT d.k, d.w, d.at, ${rate(c)}, ${c}_delta, NULL, ${c}_ms, ${c}_reset
   FROM (${deltas([c])}) d JOIN temp.own ON own.n = :n AND own.w = d.w AND d.k > own.a AND d.k <= own.b
   WHERE ${c} IS NOT NULL`;
 
 /** ... for a ratio: value = part / whole of that sample's deltas, NULL where the whole did not move. */
 export const measureRatio = (part: string, whole: string) => `
-  INSERT INTO temp.measured(k, w, value, delta, whole, ms, reset)
-  SELECT d.k, d.w, ${ratio(part, whole)}, ${part}_delta, ${whole}_delta, ${whole}_ms, ${whole}_reset
+  INSERT INTO temp.measured(k, w, at, value, delta, whole, ms, reset)
+  SELECT d.k, d.w, d.at, ${ratio(part, whole)}, ${part}_delta, ${wholeOf(part, whole)}, ${whole}_ms, ${whole}_reset
   FROM (${deltas([part, whole])}) d JOIN temp.own ON own.n = :n AND own.w = d.w AND d.k > own.a AND d.k <= own.b
   WHERE ${whole} IS NOT NULL`;
 
@@ -161,8 +165,8 @@ export const windowSlots = `
 
 /** ... for a gauge: the samples from :from to :to, without the two edge samples outside. */
 export const measureGauge = (column: string) => `
-  INSERT INTO temp.measured(k, w, value, delta, whole, ms, reset)
-  SELECT k, k % 4096, ${checked(column)}, NULL, NULL, NULL, 0 FROM sample
+  INSERT INTO temp.measured(k, w, at, value, delta, whole, ms, reset)
+  SELECT k, k % 4096, at, ${checked(column)}, NULL, NULL, NULL, 0 FROM sample
   WHERE k BETWEEN CAST(:first AS INTEGER) * 4096 AND CAST(:last AS INTEGER) * 4096 + 4095
     AND at BETWEEN :from AND :to AND ${column} IS NOT NULL`;
 
@@ -183,18 +187,25 @@ export const overTime = `
 export const overWorkers = `
   SELECT ${aggregate('value')}, sum(value) AS sum FROM json_each(:values)`;
 
+/** Samples inside the window: the edge samples outside, and those of a worker whose deltas mean nothing, do not count. */
+export const coveredSamples = `
+  SELECT count(*) AS n FROM temp.measured m JOIN worker o ON o.w = m.w
+  WHERE m.at BETWEEN :from AND :to AND (:gauge OR (m.at > :from AND o.several IS NULL))`;
+
 /** Samples that a window should have: its seconds x workers seen by its end and not removed, whatever we polled. */
 export const expectedSamples = `
   SELECT sum(max(0.0, min(:to, coalesce(gone.at, :to)) - max(:from, coalesce(seen.at, :to))) / :interval) AS n
   FROM worker o LEFT JOIN tick seen ON seen.t = o.first LEFT JOIN tick gone ON gone.t = o.removed`;
 
+/** The newest 10,000 that touch :from..:to, oldest first. */
 export const events = `
-  SELECT at, NULL AS until, kind, (SELECT url FROM endpoint WHERE e = event.endpoint) AS endpoint, w, NULL AS reason,
-    1 AS count, detail FROM event WHERE at BETWEEN :from AND :to
-  UNION ALL
-  SELECT began, ended, 'outage', (SELECT url FROM endpoint WHERE e = outage.endpoint), NULL, reason, count, detail
-  FROM outage WHERE ended >= :from AND began <= :to
-  ORDER BY 1 LIMIT 10000`;
+  SELECT at, until, kind, endpoint, w, reason, count, detail FROM (
+    SELECT id, at, NULL AS until, kind, (SELECT url FROM endpoint WHERE e = event.endpoint) AS endpoint, w, NULL AS reason,
+      1 AS count, detail FROM event WHERE at BETWEEN :from AND :to
+    UNION ALL
+    SELECT id, began, ended, 'outage', (SELECT url FROM endpoint WHERE e = outage.endpoint), NULL, reason, count, detail
+    FROM outage WHERE ended >= :from AND began <= :to
+    ORDER BY 2 DESC, 1 DESC LIMIT 10000) ORDER BY at, id`;
 
 export const workerList = `
   SELECT o.*, e.url, coalesce(t.at, 0) AS first_at FROM worker o

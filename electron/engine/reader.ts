@@ -36,8 +36,6 @@ export interface ReaderCalls {
   rollUp(file: string, width: Width, settledAt: number, signal?: AbortSignal): Promise<RolledSlice>;
   /** Reset-aware generation tokens of the whole run; null: none. */
   generationTokens(file: string, signal?: AbortSignal): Promise<number | null>;
-  /** Throws `file-damaged` where SQLite's quick check finds a fault. */
-  check(file: string, signal?: AbortSignal): Promise<void>;
   /** Moves what is committed into the main file. Here, since it waits for the disk and a scrape must not. */
   checkpoint(file: string): Promise<void>;
   /** Lets go of the file. */
@@ -58,16 +56,23 @@ const opened = new Map<string, Opened>();
 
 function open(file: string): Opened {
   const known = opened.get(file);
+  if (!fs.existsSync(file)) {
+    known?.db.close();
+    opened.delete(file);
+    throw new EngineError('not-found', `${file} is gone. Was it moved or deleted?`);
+  }
   if (known) {
     // the longest unused is let go first
     opened.delete(file);
     opened.set(file, known);
     return known;
   }
-  if (!fs.existsSync(file)) throw new EngineError('not-found', `${file} is gone.`);
   const db = new Database(file, { readonly: true });
   try {
-    if (refuseOther(db, runSteps, RUN_APPLICATION_ID, file) < runSteps.length)
+    const version = refuseOther(db, runSteps, RUN_APPLICATION_ID, file);
+    if (version === 0)
+      throw new EngineError('file-damaged', `${file} is empty. Restore it from a copy, or delete it.`);
+    if (version < runSteps.length)
       throw new EngineError('bad-input', `${file} has an older schema and was not upgraded.`);
     db.pragma('temp_store = MEMORY');
     db.pragma('cache_size = -8192');
@@ -167,16 +172,6 @@ const calls: ReaderCalls = {
     guarded(file, () => rollUp(runFile(file, signal), width, settledAt)),
   generationTokens: (file, signal) =>
     guarded(file, () => totalOf(runFile(file, signal), 'generation_tokens')),
-  check: (file, signal) =>
-    guarded(file, () => {
-      const found = runFile(file, signal).all<{ quick_check: string }>('PRAGMA quick_check(1)');
-      const fault = found[0]?.quick_check;
-      if (fault !== 'ok')
-        throw new EngineError(
-          'file-damaged',
-          `${file} is damaged (${fault}). Restore it from a copy, or delete it.`,
-        );
-    }),
   checkpoint: (file) =>
     guarded(file, () => {
       const db = new Database(file, { fileMustExist: true });

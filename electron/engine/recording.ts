@@ -157,8 +157,10 @@ export async function rollUpRun(
   const end = Math.min(settledAt, (store.lastTick()?.at ?? 0) + store.meta.timeoutMs + 600_000);
   for (const width of WIDTHS)
     for (let more = true; more;) {
+      const thrown = store.rollupsThrown;
       const slice = await reader.rollUp(store.file, width, end);
       if (stopped()) return;
+      if (store.rollupsThrown !== thrown) continue; // made of what is no more: begun anew
       store.writeRollups(width, slice.until, slice.buckets);
       more = slice.more;
     }

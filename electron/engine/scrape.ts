@@ -188,7 +188,7 @@ function httpSentence(name: string, status: number, text: string): string {
   if (status === 404)
     return `${name} said 404: it serves no /metrics there. Is it vLLM's own server (a NeMo RL worker serves none)?`;
   if (status === 401 || status === 403) return `${name} said ${status}: it wants a key or a header.`;
-  const said = text.replace(/\s+/g, ' ').trim().slice(0, 100);
+  const said = Buffer.from(text, 'latin1').toString('utf8').replace(/\s+/g, ' ').trim().slice(0, 100);
   return `${name} said ${status}${said ? ` "${said}"` : ''}.`;
 }
 

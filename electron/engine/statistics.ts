@@ -11,7 +11,7 @@ import { slotsOf, type RunFile } from './timelines.ts';
 /** Made once a connection: where a statement leaves what the next one reads. */
 export const temporaryTables = `
   CREATE TEMP TABLE own(n INTEGER, w INTEGER, a INTEGER, b INTEGER, lost INTEGER, PRIMARY KEY(n, w)) WITHOUT ROWID;
-  CREATE TEMP TABLE measured(k INTEGER, w INTEGER, value REAL, delta REAL, whole REAL, ms INTEGER, reset INTEGER);`;
+  CREATE TEMP TABLE measured(k INTEGER, w INTEGER, at INTEGER, value REAL, delta REAL, whole REAL, ms INTEGER, reset INTEGER);`;
 
 /** Windows numbered over all calls, so that calls between which others come in keep their edges. */
 let windows = 0;
@@ -73,7 +73,9 @@ function ofMetric(run: RunFile, metric: Metric, { n, from, to, expected, lost }:
         : queries.measureCounter(metric.of[0]);
     if (slots && slots.last !== null) run.all(sql, { ...slots, n });
   }
-  const [rows = 0] = run.all<{ n: number }>('SELECT count(*) AS n FROM temp.measured').map((r) => r.n);
+  const [rows = 0] = run
+    .all<{ n: number }>(queries.coveredSamples, { from, to, gauge: Number(metric.kind === 'gauge') })
+    .map((r) => r.n);
   const samples = run.all<Aggregate>(queries.overSamples)[0]!;
   const perWorker = new Map(run.all<PerWorker>(queries.overTime).map((r) => [r.w, r]));
   const isRatio = metric.of.length === 2;
@@ -95,7 +97,7 @@ function ofMetric(run: RunFile, metric: Metric, { n, from, to, expected, lost }:
       delta: counts && !isRatio ? (r?.delta ?? null) : null,
       part,
       whole,
-      ratio: whole !== null && whole > 0 ? (part ?? 0) / whole : null,
+      ratio: part !== null && whole !== null && whole > 0 ? part / whole : null,
       resets: r?.resets ?? 0,
       lost: counts && lost.has(w),
     };

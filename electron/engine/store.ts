@@ -88,6 +88,13 @@ export function asEngineError(error: unknown, file: string): unknown {
       'disk-full',
       `No room left on the disk of ${path.dirname(file)}. Free some space.`,
     );
+  if (code?.startsWith('SQLITE_CANTOPEN'))
+    return new EngineError('not-found', `${file} cannot be opened. Was it moved or deleted?`);
+  if (code?.startsWith('SQLITE_READONLY') || code?.startsWith('SQLITE_IOERR'))
+    return new EngineError(
+      'file-damaged',
+      `${file} cannot be read or written (${code}). Is its disk still there, and writable?`,
+    );
   return error;
 }
 
@@ -106,6 +113,8 @@ export class RunStore {
   private readonly row: (number | null)[] = [];
   ticks: number;
   workers: number;
+  /** Rises when rollups are thrown away: what was being made then must not be written. */
+  rollupsThrown = 0;
 
   private constructor(db: Database.Database, file: string) {
     this.db = db;
@@ -193,15 +202,12 @@ export class RunStore {
       `SELECT s.* FROM tick t CROSS JOIN sample s ON s.k = t.t * ${WORKERS_MAX} + CAST(? AS INTEGER) ORDER BY t.t DESC LIMIT 1`,
     );
     const seen = this.db.prepare('SELECT metric FROM series WHERE w = ?').pluck();
-    const answered = new Map<number, number>();
     const rows = this.db.prepare('SELECT * FROM worker ORDER BY w').all() as Record<string, unknown>[];
     const workers = rows.map((r) => {
       const sample = last.get(r.w) as Record<string, number | null> | undefined;
-      const endpoint = r.endpoint as number;
-      if (sample) answered.set(endpoint, Math.max(answered.get(endpoint) ?? 0, sample.at!));
       return {
         w: r.w as number,
-        endpoint,
+        endpoint: r.endpoint as number,
         engine: r.engine as string,
         model: r.model as string,
         replica: r.replica as string,
@@ -211,11 +217,12 @@ export class RunStore {
         several: r.several as number | null,
         epoch: sample?.epoch ?? 0,
         lastT: sample ? Math.floor(sample.k! / WORKERS_MAX) : -1,
+        lastAt: sample?.at ?? null,
         values: Float64Array.from(columns, (c) => sample?.[c.id] ?? NaN),
         columnsSeen: seen.all(r.w) as string[],
       };
     });
-    return { workers, answered, lastTickAt: this.lastTick()?.at ?? null };
+    return { workers, lastTickAt: this.lastTick()?.at ?? null };
   }
 
   /** Marks that the run goes on after a break, at the time of the first tick of the new stretch. */
@@ -313,6 +320,7 @@ export class RunStore {
 
   /** Rollups are a cache: thrown away, they are made again from the raw rows. */
   dropRollups(): void {
+    this.rollupsThrown++;
     this.db.exec('DELETE FROM vec; DELETE FROM rolled;');
   }
 

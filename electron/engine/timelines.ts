@@ -170,7 +170,7 @@ async function bucketed(
         if (main.n[w]! > 0) offsets[i] = widthMs / 2;
         // part / whole, level, or rate
         const [sum, weight] = isRatio
-          ? [main.sum[w]!, whole?.sum[w] ?? 0]
+          ? [main.sum[w]!, main.n[w]! > 0 ? (whole?.sum[w] ?? 0) : 0]
           : metric.kind === 'gauge'
             ? [main.sum[w]!, main.n[w]!]
             : [main.sum[w]! * 1000, main.ms[w]!];

@@ -2,6 +2,7 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { CheckReport, Events, RunSummary } from './api.ts';
 import { endpointUrls } from './addresses.ts';
@@ -110,9 +111,9 @@ export async function serve(given: Given): Promise<void> {
         );
     }
     await ending;
-    withdraw(dataFolder);
     await server.close();
   } finally {
+    withdraw(dataFolder);
     await engine.close();
   }
 }
@@ -199,15 +200,11 @@ async function recordWith(
     off = on('ticked', (tick) => {
       if (tick.cluster === cluster.id) progress(tick, from);
     });
-    await Promise.race([
-      ending,
-      gone,
-      ...(length === null ? [] : [new Promise((done) => setTimeout(done, length))]),
-    ]);
+    await Promise.race([ending, gone, ...(length === null ? [] : [waitFor(length)])]);
     off();
     process.stderr.write('\n'); // where the engine is gone, the next call says so
     const state = (await methods.listClusters()).find((c) => c.id === cluster.id);
-    if (state?.stopped) throw new EngineError('disk-full', state.stopped);
+    if (state?.stopped) throw new EngineError('file-damaged', state.stopped);
     const done = await methods.stopRecording(cluster.id);
     if (given.json) console.log(JSON.stringify(done, null, 2));
     else {
@@ -223,11 +220,19 @@ async function recordWith(
   }
 }
 
+const many = (n: number, what: string) => `${n} ${what}${n === 1 ? '' : 's'}`;
+
+/** A timer alone ends at once where it is longer than 24.8 days. */
+async function waitFor(ms: number): Promise<void> {
+  for (let left = ms; left > 0; left -= 86_400_000)
+    await sleep(Math.min(left, 86_400_000), undefined, { ref: false });
+}
+
 const unanswered = (endpoints: { sentence: string | null }[]) =>
   `No worker answered. ${endpoints.map((e) => e.sentence).find((s) => s !== null) ?? ''}`.trim();
 
 function progress(tick: Events['ticked'], from: number): void {
-  const line = `${Math.round((Date.now() - from) / 1000)} s  tick ${tick.t}  ${tick.answered} of ${tick.endpoints} endpoints answer  ${tick.workers} workers`;
+  const line = `${Math.round((Date.now() - from) / 1000)} s  tick ${tick.t}  ${tick.answered} of ${many(tick.endpoints, 'endpoint')} answer  ${many(tick.workers, 'worker')}`;
   process.stderr.write(process.stderr.isTTY ? `\r\x1b[K${line}` : `${line}\n`);
 }
 
@@ -240,7 +245,7 @@ export async function check(words: string[], given: Given): Promise<void> {
 }
 
 function checkText(r: CheckReport): string {
-  const lines = [r.target];
+  const lines = [r.address];
   const say = (label: string, value: string) => lines.push(`  ${label.padEnd(11)} ${value}`);
   say('reachable', r.reachable ? 'yes' : 'no');
   if (r.error !== null) say('problem', shown(r.error));
@@ -288,7 +293,7 @@ function runLine(r: RunSummary): string {
   const tokens =
     r.generationTokens === null ? '' : `  ${r.generationTokens.toLocaleString('en')} tokens generated`;
   return shown(
-    `${r.id}  ${new Date(r.startedAt).toISOString()}  ${r.state}  ${length} s  ${r.workers} workers  ${r.ticks} ticks${tokens}  ${r.name}`,
+    `${r.id}  ${new Date(r.startedAt).toISOString()}  ${r.state}  ${length} s  ${many(r.workers, 'worker')}  ${many(r.ticks, 'tick')}${tokens}  ${r.name}`,
   );
 }
 

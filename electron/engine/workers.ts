@@ -72,6 +72,8 @@ export interface Changes {
 interface Known extends WorkerRow {
   epoch: number;
   lastT: number;
+  /** Its time; null before the first. */
+  lastAt: number | null;
   /** Last value seen of each column, NaN before the first. */
   last: Float64Array;
   /** 1 where `series` has a row. */
@@ -83,9 +85,13 @@ interface Known extends WorkerRow {
 
 /** What a book must know to go on with a run that has rows already. */
 export interface Remembered {
-  workers: (WorkerRow & { epoch: number; lastT: number; values: Float64Array; columnsSeen: string[] })[];
-  /** Per endpoint: when its last stored answer was. */
-  answered: Map<number, number>;
+  workers: (WorkerRow & {
+    epoch: number;
+    lastT: number;
+    lastAt: number | null;
+    values: Float64Array;
+    columnsSeen: string[];
+  })[];
   lastTickAt: number | null;
 }
 
@@ -99,7 +105,6 @@ const fell = (value: number, before: number) => value < before - 1e-9 * Math.abs
 export class WorkerBook {
   private readonly endpoints: readonly string[];
   private readonly known = new Map<string, Known>();
-  private readonly answered: Map<number, number>;
   private tick: { t: number; at: number } | null = null;
   /** Of the slot before this one; null in the run's first. */
   private tickBeforeAt: number | null;
@@ -107,7 +112,6 @@ export class WorkerBook {
 
   constructor(endpoints: readonly string[], remembered?: Remembered) {
     this.endpoints = endpoints;
-    this.answered = remembered?.answered ?? new Map<number, number>();
     this.tickBeforeAt = remembered?.lastTickAt ?? null;
     for (const w of remembered?.workers ?? []) {
       const seen = new Uint8Array(columns.length);
@@ -118,6 +122,21 @@ export class WorkerBook {
 
   get count(): number {
     return this.known.size;
+  }
+
+  /** Workers in whose name several servers answer. */
+  get severals(): number {
+    let n = 0;
+    for (const w of this.known.values()) if (w.several !== null) n++;
+    return n;
+  }
+
+  /** What to say of an endpoint behind which several servers answer in one worker's name; null: one. */
+  severalBehind(endpoint: number): string | null {
+    for (const w of this.known.values())
+      if (w.endpoint === endpoint && w.several !== null)
+        return `Several servers behind ${endpointName(this.endpoints[endpoint] ?? '')}. Give each server's own address.`;
+    return null;
   }
 
   /** Workers seen behind each endpoint. */
@@ -142,7 +161,6 @@ export class WorkerBook {
     for (const answer of ordered) {
       const workers = [...answer.body.workers].sort(byEngine);
       for (const parsed of workers) this.takeWorker(t, tickAt, answer, parsed, changes);
-      this.answered.set(answer.endpoint, middle(answer));
     }
     return changes;
   }
@@ -170,7 +188,7 @@ export class WorkerBook {
       worker.last[i] = value;
       if (worker.seen[i]) continue;
       worker.seen[i] = 1;
-      const zeroAt = columns[i]!.kind === 'counter' ? this.zeroAt(answer, parsed) : null;
+      const zeroAt = columns[i]!.kind === 'counter' ? this.zeroAt(worker, answer, parsed) : null;
       changes.series.push({ column: columns[i]!.id, w: worker.w, first: t * WORKERS_MAX + worker.w, zeroAt });
     }
     changes.samples.push({
@@ -182,6 +200,7 @@ export class WorkerBook {
       values: parsed.values,
     });
     worker.lastT = t;
+    worker.lastAt = at;
   }
 
   /** Raises the epoch on any evidence of a restart, and notices when it is not one server that answers. */
@@ -195,6 +214,9 @@ export class WorkerBook {
     const down = counterColumns.filter((i) => fell(parsed.values[i]!, worker.last[i]!));
     if (!later && !earlier && down.length === 0) return;
     worker.epoch++;
+    // families that come later than others after a restart are not compared with what was before it
+    worker.last.fill(NaN);
+    worker.created = NaN;
     if (down.length > 0 && !later)
       worker.falls = [...worker.falls.filter((n) => n > worker.samples - 10), worker.samples];
     const name = endpointName(this.endpoints[worker.endpoint] ?? '');
@@ -215,13 +237,11 @@ export class WorkerBook {
     if (worker.several !== null) return; // said once; these are no restarts
     const why = later ? 'its start time moved forward' : `${columns[down[0]!]!.id} fell`;
     changes.events.push(event(t, at, 'restart', worker, `w${worker.w} on ${name} restarted: ${why}.`));
-    if (parsed.created < worker.created) worker.created = parsed.created;
   }
 
   /** Since when a series that is new now is known to have been 0; null: unknown. */
-  private zeroAt(answer: Answer, parsed: ParsedWorker): number | null {
-    const before = this.answered.get(answer.endpoint);
-    if (before !== undefined) return before; // that body was complete and did not have it
+  private zeroAt(worker: Known, answer: Answer, parsed: ParsedWorker): number | null {
+    if (worker.lastAt !== null) return worker.lastAt; // that body of the worker was complete and did not have it
     if (this.tickBeforeAt === null || answer.serverAt === null || Number.isNaN(parsed.created)) return null;
     // `_created` is the server's clock, so the tick before is put on it by the Date header, which is cut to seconds
     const tickBeforeAtServer = answer.serverAt + 1000 - (answer.receivedAt - this.tickBeforeAt);
@@ -264,6 +284,7 @@ export class WorkerBook {
       several: null,
       epoch: 0,
       lastT: -1,
+      lastAt: null,
       last: new Float64Array(columns.length).fill(NaN),
       seen: new Uint8Array(columns.length),
       samples: 0,
