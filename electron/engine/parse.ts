@@ -151,8 +151,27 @@ function readLabels(block: string): Map<string, string> | null {
   }
 }
 
+/**
+ * Label blocks as they were read before: the same come with every scrape. Bounded, and keyed by copies, since a piece of
+ * a body keeps the whole body alive.
+ */
+const knownLabels = new Map<string, ReadonlyMap<string, string> | null>();
+const KNOWN_LABELS_MAX = 20_000;
+
+function labelsOf(block: string): ReadonlyMap<string, string> | null {
+  const known = knownLabels.get(block);
+  if (known !== undefined) return known;
+  const copy = Buffer.from(block, 'latin1').toString('latin1');
+  const labels = readLabels(copy);
+  if (block.length <= 1000) {
+    if (knownLabels.size >= KNOWN_LABELS_MAX) knownLabels.clear();
+    knownLabels.set(copy, labels);
+  }
+  return labels;
+}
+
 interface Block {
-  labels: Map<string, string>;
+  labels: ReadonlyMap<string, string>;
   /** Made when the first sample that is stored has this block. */
   worker: Building | null;
 }
@@ -208,7 +227,7 @@ class Reading {
   private blockOf(raw: string): Block | null {
     let block = this.blocks.get(raw);
     if (block !== undefined) return block;
-    const labels = readLabels(raw);
+    const labels = labelsOf(raw);
     block = labels && { labels, worker: null };
     this.blocks.set(raw, block);
     return block;
@@ -311,7 +330,7 @@ class Reading {
   }
 }
 
-const replicaOf = (labels: Map<string, string>) =>
+const replicaOf = (labels: ReadonlyMap<string, string>) =>
   // outside Ray Serve the ReplicaId is there and empty
   ['WorkerId', 'ReplicaId', 'worker_id'].flatMap((name) => labels.get(name) || []).join('/');
 
