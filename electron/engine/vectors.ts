@@ -60,12 +60,14 @@ function packVector(values: Float64Array, small: boolean): Uint8Array {
 /** Into `out`, which has as many places as there were workers when the bucket was packed, or more. */
 function unpackVector(blob: Uint8Array, small: boolean, workers: number, out: Float64Array): void {
   const size = small ? 4 : 8;
-  const view = new DataView(blob.buffer, blob.byteOffset, blob.byteLength);
-  const length = blob.byteLength / size;
-  for (let w = 0; w < workers; w++) {
-    const at = length === 1 ? 0 : w * size;
-    out[w] = small ? view.getFloat32(at, true) : view.getFloat64(at, true);
-  }
+  // a typed array must begin at a multiple of its elements' size
+  const bytes = blob.byteOffset % size === 0 ? blob : Uint8Array.from(blob);
+  const length = bytes.byteLength / size;
+  const values = small
+    ? new Float32Array(bytes.buffer, bytes.byteOffset, length)
+    : new Float64Array(bytes.buffer, bytes.byteOffset, length);
+  if (length === 1) out.fill(values[0]!, 0, workers);
+  else out.set(values);
 }
 
 export const pack = (id: number, b: Bucket): PackedBucket => ({
