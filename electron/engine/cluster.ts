@@ -110,9 +110,8 @@ export class ClusterAtWork {
   async disconnect(): Promise<void> {
     await this.alone(async () => {
       try {
-        await this.endRecording();
+        await this.halt();
       } finally {
-        this.close();
         this.put({ connected: false });
       }
     });
@@ -124,21 +123,19 @@ export class ClusterAtWork {
     await this.disconnect();
   }
 
-  /** Ends scraping without saying that it should not go on at the next start. */
-  private close(): void {
-    this.poller?.stop();
-    this.poller = null;
+  /** Ends the run and scraping, without saying that it should not go on at the next start. */
+  private async halt(): Promise<void> {
+    try {
+      await this.endRecording();
+    } finally {
+      this.poller?.stop();
+      this.poller = null;
+    }
   }
 
   /** The engine ends: the run is closed, the cluster comes back at the next start. */
   async end(): Promise<void> {
-    await this.alone(async () => {
-      try {
-        await this.endRecording();
-      } finally {
-        this.close();
-      }
-    });
+    await this.alone(() => this.halt());
   }
 
   put(change: Partial<StoredCluster>): void {
