@@ -61,10 +61,16 @@ export function ensureLibraries(binary) {
   return ensure((stdout ?? '').includes('not found') ? libraries : []);
 }
 
-/** What `npm test` needs beside npm's packages: a Chromium, and a display of its own where there is none. */
+/** A Python that has what the exporter's tests need: Debian's own where another comes first; null where none has. */
+export const python = () =>
+  ['python3', '/usr/bin/python3'].find((file) => runs(file, '-c', 'import pytest, prometheus_client')) ??
+  null;
+
+/** What `npm test` needs beside npm's packages: a Chromium, pytest, and a display of its own where there is none. */
 export function ensureTestSystem() {
   if (process.platform !== 'linux') return true;
   const packages = [];
+  if (!python()) packages.push('python3-pytest', 'python3-prometheus-client');
   if (!hasChromium()) packages.push('chromium');
   if (!hasDisplay() && !found('xvfb-run')) packages.push('xvfb', 'xauth');
   return ensure(packages);

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { checks, node, run, tool } from './check.mjs';
 import { ensureElectron } from './electron.mjs';
-import { electronEnv, ensureTestSystem, hasDisplay } from './system.mjs';
+import { electronEnv, ensureTestSystem, hasDisplay, python } from './system.mjs';
 
 const reports = path.join(path.dirname(import.meta.dirname), 'test-results');
 const total = { passed: 0, failed: 0, skipped: 0 };
@@ -12,13 +12,14 @@ let tests = 0;
 
 const count = (ok) => (ok ? total.passed++ : total.failed++);
 
-/** Runs a stage that writes a JSON report and adds up what it says. A stage that failed without a failed test crashed. */
+/** Runs a stage that writes a report and adds up what it says. A stage that failed without a failed test crashed. */
 function runTests({ report, read, ...stage }) {
   const file = path.join(reports, report);
   const ok = run(stage);
   let counts = { passed: 0, failed: 0, skipped: 0 };
   try {
-    counts = read(JSON.parse(fs.readFileSync(file, 'utf8')));
+    const text = fs.readFileSync(file, 'utf8');
+    counts = read(report.endsWith('.json') ? JSON.parse(text) : text);
   } catch (error) {
     console.log(`== ${stage.name}: no report (${error.message})`);
   }
@@ -42,6 +43,15 @@ const ofPlaywright = ({ stats, errors = [] }) => ({
   failed: stats.unexpected + stats.flaky + errors.length,
   skipped: stats.skipped,
 });
+
+/** The suite's own attributes; a file that could not be loaded is an error. */
+function ofPytest(xml) {
+  const [tests, failures, errors, skipped] = ['tests', 'failures', 'errors', 'skipped'].map((name) =>
+    Number(new RegExp(`<testsuite [^>]*\\b${name}="(\\d+)"`).exec(xml)[1]),
+  );
+  const failed = failures + errors;
+  return { passed: tests - failed - skipped, failed, skipped };
+}
 
 /** Playwright's files are given to the one Node; `xvfb` brings a display of its own. */
 function runPlaywright(project, env, xvfb = false) {
@@ -90,6 +100,14 @@ runTests({
   ],
   report: 'vitest.json',
   read: ofVitest,
+});
+runTests({
+  name: 'tests of the exporter',
+  // where no Python has what is needed, this one says so
+  command: python() ?? 'python3',
+  args: '-m pytest -q -p no:cacheprovider --junitxml=test-results/pytest.xml exporter/tests'.split(' '),
+  report: 'pytest.xml',
+  read: ofPytest,
 });
 const built = run({
   name: 'build',

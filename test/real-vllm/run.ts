@@ -1,6 +1,7 @@
 /**
  * `npm run test:vllm -- [DIR]`: real vLLM servers under rollouts, recorded by the command line and by `serve` with its
- * page open; what was counted per step and endpoint must be what the requests' own usage says. README.md beside this.
+ * page open, and engines without a server (embedded.ts); what was counted must be what the requests' own usage says.
+ * README.md beside this.
  */
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -11,6 +12,7 @@ import readline from 'node:readline';
 import { chromium } from '@playwright/test';
 import { startReader } from '../../electron/engine/reader-thread.ts';
 import type { MetricStatistics } from '../../electron/engine/api.ts';
+import { embedded } from './embedded.ts';
 
 const here = import.meta.dirname;
 const engine = path.join(here, '../../out/main/engine.js');
@@ -167,5 +169,7 @@ if (setUp.status !== 0) {
 const asked = process.argv.slice(3);
 if (asked.length === 0 || asked.includes('two')) await drive('two', byCommand);
 if (asked.length === 0 || asked.includes('dp2')) await drive('dp2', byPage);
+if (asked.length === 0 || asked.includes('embedded'))
+  await embedded({ folder, scratch, engine, verify, end });
 console.log(`\n${passed} passed, ${failed} failed`);
 process.exitCode = failed > 0 ? 1 : 0;
