@@ -2,8 +2,16 @@
  * What people paste as addresses, and the URLs that are scraped for it. The right column was written by hand from the
  * forms that vLLM's own documentation, NeMo RL's logs and shell histories have.
  */
+import os from 'node:os';
+import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { endpointName, endpointUrl, endpointUrls } from '../electron/engine/addresses.ts';
+import {
+  endpointName,
+  endpointUrl,
+  endpointUrls,
+  parseAddress,
+  parseAddresses,
+} from '../electron/engine/addresses.ts';
 import { EngineError } from '../electron/engine/errors.ts';
 
 /** The error that `act` throws; fails where it throws none. */
@@ -59,26 +67,49 @@ describe('one address', () => {
   });
 
   it.each([
-    ['http://me:hunter2@gpu-01:8000', 'gpu-01:8000'],
-    ['me:hunter2@gpu-01:8000', 'gpu-01:8000'],
-    ['https://me@gpu-01', 'gpu-01'],
-  ])('refuses the user or password in %s and does not repeat it', (address, host) => {
-    const { kind, message } = thrown(() => endpointUrl(address));
-    expect(kind).toBe('bad-input');
-    expect(message).toContain(`The address of ${host} holds a user or password`);
-    expect(message).toContain('Give the address without it.');
-    expect(message).not.toContain('hunter2');
+    ['http://me:hunter2@gpu-01:8000', 'http://gpu-01:8000/metrics', 'me', 'hunter2'],
+    ['me:hunter2@gpu-01:8000/v1', 'http://gpu-01:8000/metrics', 'me', 'hunter2'],
+    ['me:hunter2@gpu-01', 'http://gpu-01:8000/metrics', 'me', 'hunter2'],
+    ['me:hunter2@gpu-01:80', 'http://gpu-01/metrics', 'me', 'hunter2'],
+    ['https://me@gpu-01', 'https://gpu-01/metrics', 'me', ''],
+    ['https://:token@gpu-01', 'https://gpu-01/metrics', '', 'token'],
+    ['https://a%40b.org:p%2Fw%3A%23%25@gpu-01', 'https://gpu-01/metrics', 'a@b.org', 'p/w:#%'],
+    ['https://me:hu@nter:2@gpu-01', 'https://gpu-01/metrics', 'me', 'hu@nter:2'],
+    ['https://me:100%25@gpu-01', 'https://gpu-01/metrics', 'me', '100%'],
+    ['https://me:100%@gpu-01', 'https://gpu-01/metrics', 'me', '100%'],
+    ['https://jürgen:grün@gpu-01', 'https://gpu-01/metrics', 'jürgen', 'grün'],
+  ])('takes the user and password out of %s', (address, url, user, password) => {
+    expect(parseAddress(address)).toEqual({ url, login: { user, password } });
   });
 
-  it.each(['http://me:hunter2@gpu-01:port', 'me:hunter2@gpu-01:99999', 'ftp://me:hunter2@gpu-01'])(
-    'does not repeat the password of %s, which is wrong in another way too',
+  it('without any has no login', () => {
+    expect(parseAddress('gpu-01')).toEqual({ url: 'http://gpu-01:8000/metrics', login: null });
+  });
+
+  // the URL would go on with a part of the password as its path, and be kept in the clear
+  it.each(['http://me:80/hunter2@gpu-01', 'me:12#hunter2@gpu-01', 'http://me:80?hunter2@gpu-01'])(
+    'refuses %s, which is not what it seems, and says how to write it',
     (address) => {
-      const { kind, message } = thrown(() => endpointUrl(address));
+      const { kind, message } = thrown(() => parseAddress(address));
       expect(kind).toBe('bad-input');
-      expect(message).toContain('@gpu-01');
+      expect(message).toContain('…@gpu-01"');
+      expect(message).toContain('/ as %2F, ? as %3F, # as %23');
       expect(message).not.toContain('hunter2');
     },
   );
+
+  it.each([
+    'http://me:hunter2@gpu-01:port',
+    'me:hunter2@gpu-01:99999',
+    'ftp://me:hunter2@gpu-01',
+    'http://me:hunter2/more@gpu-01',
+    'http://me:hunter2#more@gpu-01',
+  ])('does not repeat the password of %s, which is wrong in another way too', (address) => {
+    const { kind, message } = thrown(() => endpointUrl(address));
+    expect(kind).toBe('bad-input');
+    expect(message).toContain('@gpu-01');
+    expect(message).not.toContain('hunter2');
+  });
 
   it.each([
     ['ftp://gpu-01/metrics', 'ftp://'],
@@ -101,6 +132,7 @@ describe('one address', () => {
     'javascript:alert(1)',
     '<script>',
     'a^b',
+    '/gpu-01',
     '',
   ])('refuses the rubbish "%s" with what to write instead', (address) => {
     const { kind, message } = thrown(() => endpointUrl(address));
@@ -139,6 +171,92 @@ describe('a pasted list', () => {
     const { kind, message } = thrown(() => endpointUrls('a:8000 b:port c:8000'));
     expect(kind).toBe('bad-input');
     expect(message).toContain('"b:port"');
+  });
+});
+
+describe('logins of a pasted list', () => {
+  it('are by URL; the first of several counts', () => {
+    const { urls, logins } = parseAddresses('a me:one@b:8000 you:two@c, http://me:three@b:8000/v1');
+    expect(urls).toEqual(['a', 'b', 'c'].map((host) => `http://${host}:8000/metrics`));
+    expect([...logins]).toEqual([
+      ['http://b:8000/metrics', { user: 'me', password: 'one' }],
+      ['http://c:8000/metrics', { user: 'you', password: 'two' }],
+    ]);
+  });
+
+  it('with a comma or semicolon in the password are torn apart: said without a part of it', () => {
+    for (const pasted of ['http://me:hun,ter2@gpu-01', 'a:8000,http://me:hun;x,ter2@gpu-01']) {
+      const { kind, message } = thrown(() => parseAddresses(pasted));
+      expect(kind).toBe('bad-input');
+      expect(message).toContain('…@gpu-01');
+      expect(message).toContain('comma as %2C');
+      expect(message).not.toMatch(/hun|ter2/);
+    }
+  });
+});
+
+describe('file_sd files among the addresses', () => {
+  const posix = process.platform !== 'win32';
+  const { files, urls } = parseAddresses(
+    [
+      '/shared/vllm/*.json, gpu-01:8000',
+      '~/targets.yml ./a/b.yaml ../c.JSON x.yml',
+      'file:///shared/with%20space/*.yaml /shared/vllm/*.json /shared//vllm/./*.json',
+      'http://gpu-02:8000/targets.json',
+    ].join('\n'),
+  );
+
+  it.runIf(posix)('are told by how they begin or end, as absolute paths, each once', () => {
+    expect(files).toEqual([
+      '/shared/vllm/*.json',
+      path.join(os.homedir(), 'targets.yml'),
+      path.join(process.cwd(), 'a/b.yaml'),
+      path.join(path.dirname(process.cwd()), 'c.JSON'),
+      path.join(process.cwd(), 'x.yml'),
+      '/shared/with space/*.yaml',
+    ]);
+  });
+
+  it('are none where a scheme says otherwise', () => {
+    expect(urls).toEqual(['http://gpu-01:8000/metrics', 'http://gpu-02:8000/targets.json/metrics']);
+  });
+
+  it('are enough without any address', () => {
+    expect(parseAddresses('/shared/*.json')).toMatchObject({
+      urls: [],
+      files: [path.resolve('/shared/*.json')],
+    });
+  });
+
+  it('of Windows have a drive', () => {
+    expect(parseAddresses('C:\\vllm\\*.json d:/vllm/x.yml').files).toEqual([
+      'C:\\vllm\\*.json',
+      'd:\\vllm\\x.yml',
+    ]);
+  });
+
+  it.each([
+    ['/shared/vllm', 'end in .json, .yml or .yaml'],
+    ['/shared/vllm/', 'end in .json, .yml or .yaml'],
+    ['~/targets.txt', 'end in .json, .yml or .yaml'],
+    ['./x', 'end in .json, .yml or .yaml'],
+    ['file:///etc/passwd', 'end in .json, .yml or .yaml'],
+    ['/Users/me/Application Support/x.json', 'A space in a path is written %20'],
+    ['/shared/*/x.json', 'wildcard in a folder'],
+    ['/shared/*/*.json', 'wildcard in a folder'],
+  ])('%s is refused by name', (word, because) => {
+    const { kind, message } = thrown(() => parseAddresses(`gpu-01 ${word}`));
+    expect(kind).toBe('bad-input');
+    expect(message).toContain(`"${word.split(' ')[0]}"`);
+    expect(message).toContain(because);
+  });
+
+  it.runIf(posix)('on another machine are refused', () => {
+    const { kind, message } = thrown(() => parseAddresses('file://fileserver/vllm/x.json'));
+    expect([kind, message]).toEqual([
+      'bad-input',
+      '"file://fileserver/vllm/x.json" is no path of this machine. Write it as /folder/*.json.',
+    ]);
   });
 });
 

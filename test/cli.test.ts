@@ -74,7 +74,7 @@ describe.concurrent('help and usage', () => {
   it('what is wrong but no wrong usage ends with 1', async ({ onTestFinished }) => {
     for (const [args, said] of [
       [['record', 'ftp://h:1'], 'begins with ftp://'],
-      [['record', 'me:pw@h:1'], 'holds a user or password'],
+      [['record', 'me:p/w@h:1'], 'is no address. Write host:port'],
       [['record', 'h:1', '--interval', '0.01'], 'The interval must lie between'],
     ] as const) {
       const env = { VLLM_SCOPE_DATA: folderFor(onTestFinished) };

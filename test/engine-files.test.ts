@@ -286,8 +286,15 @@ describe.concurrent('a run file', () => {
     const folder = folderWith(onTestFinished, { bad: (file) => overwrite(file, 'tick') });
     const library = new Library(folder);
     library.putCluster({
-      ...{ id: 'c', name: 'c', endpoints: [fake.endpoints[0]!.url], intervalMs: 200, timeoutMs: 5000 },
-      ...{ record: true, connected: true, added: 1 },
+      ...{
+        id: 'c',
+        name: 'c',
+        endpoints: [fake.endpoints[0]!.url],
+        files: [],
+        intervalMs: 200,
+        timeoutMs: 5000,
+      },
+      ...{ caFile: null, headers: [], logins: [], record: true, connected: true, added: 1 },
     });
     library.putRun({ ...library.run('bad')!, state: 'recording' });
     library.close();

@@ -105,7 +105,13 @@ describe('instead of', () => {
       ...rubbish
         .filter((r) => typeof r !== 'string' || r.trim() === '')
         .map((addresses) => [{ ...good, addresses }]),
-      ...['ftp://x', 'me:pw@host', 'a:b', '# nothing'].map((addresses) => [{ ...good, addresses }]),
+      ...['ftp://x', 'me:p/w@host', 'a:b', '# nothing', '/no/file_sd', '/a/*/b.json'].map((addresses) => [
+        { ...good, addresses },
+      ]),
+      ...[1, '', {}, [1], [null], [{}], [{ name: 'a b', value: 'c' }], [{ name: 'X', value: 'a\rb' }]].map(
+        (headers) => [{ ...good, headers }],
+      ),
+      ...[1, {}, [], true, '/nowhere/ca.pem', '/dev/zero', '/'].map((caFile) => [{ ...good, caFile }]),
       ...[0, 0.1, 61, -1, '1', [], {}, true].flatMap((seconds) => [
         [{ ...good, intervalSeconds: seconds }],
         [{ ...good, timeoutSeconds: seconds === 61 ? 121 : seconds === 0.1 ? 0.01 : seconds }],
@@ -193,11 +199,10 @@ describe('instead of', () => {
     const odd = rubbish.filter((r) => typeof r !== 'string' || r.trim() === '');
     const lists = [
       [],
-      ...odd.map((r) => [r]),
-      ['ftp://x'],
-      ['a b'],
-      ['me:pw@host'],
-      ["'; DROP TABLE run; --"],
+      ...rubbish.map((r) => [r]),
+      ...[...odd, 'ftp://x', 'a b', 'me:p/w@host', "'; DROP TABLE run; --"].map((address) => [{ address }]),
+      [{ address: 'h:1', timeoutSeconds: -1 }],
+      [{ address: 'h:1', caFile: '/nowhere' }],
     ];
     expect(await outcomes('check', lists)).toEqual(['bad-input']);
   });

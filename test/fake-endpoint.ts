@@ -4,6 +4,7 @@
  * switched on and off while it runs; several at a time go together.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
@@ -36,6 +37,18 @@ export interface Faults {
   /** A second request on a connection is answered with a reset. */
   resetReused?: boolean;
   noDate?: boolean;
+  /** The Authorization header without which it says 401, as a proxy in front of vLLM does. */
+  wants?: string;
+  /** Answers `?name[]=` as prometheus_client's own server does (in one process); vLLM's ignores it. */
+  honoursNames?: boolean;
+  /** Serves no /metrics, in FastAPI's words: a worker or router of NeMo RL. */
+  noMetrics?: boolean;
+}
+
+/** PEM. */
+export interface ServerCertificate {
+  key: string;
+  cert: string;
 }
 
 /** The process behind an address: it has the counters, and starts and dies with them. */
@@ -101,7 +114,7 @@ export class FakeEndpoint {
   /** May be changed at any time; {} heals. */
   faults: Faults = {};
   /** What has come in on /metrics so far, and over how many connections. */
-  readonly seen = { requests: 0, connections: 0, headers: {} as IncomingMessage['headers'] };
+  readonly seen = { requests: 0, connections: 0, headers: {} as IncomingMessage['headers'], url: '' };
   readonly servers: FakeServer[];
   port = 0;
   private time: FakeTime;
@@ -110,13 +123,17 @@ export class FakeEndpoint {
   private used = new WeakSet<Socket>();
   private turn = 0;
 
-  constructor(servers: FakeServer[], time: FakeTime) {
+  private certificate: ServerCertificate | null;
+
+  /** With a certificate it speaks TLS. */
+  constructor(servers: FakeServer[], time: FakeTime, certificate: ServerCertificate | null = null) {
     this.servers = servers;
     this.time = time;
+    this.certificate = certificate;
   }
 
   get url(): string {
-    return `http://127.0.0.1:${this.port}/metrics`;
+    return `${this.certificate ? 'https' : 'http'}://127.0.0.1:${this.port}/metrics`;
   }
 
   get engines(): FakeEngine[] {
@@ -126,7 +143,9 @@ export class FakeEndpoint {
   /** Connections are accepted again (the first time: on a port that is free, if none is given). */
   async up(port = this.port): Promise<void> {
     if (this.listening || this.closed) return;
-    const server = createServer((request, response) => void this.answer(request, response));
+    const answer = (request: IncomingMessage, response: ServerResponse) =>
+      void this.answer(request, response);
+    const server = this.certificate ? createTlsServer(this.certificate, answer) : createServer(answer);
     server.keepAliveTimeout = 5000; // uvicorn's
     server.on('connection', () => this.seen.connections++);
     this.listening = server;
@@ -195,18 +214,27 @@ export class FakeEndpoint {
 
     this.seen.requests++;
     this.seen.headers = request.headers;
+    this.seen.url = request.url ?? '';
+    if (faults.noMetrics) return json(response, 404, 'Not Found');
     if (faults.resetReused && reused) return void request.socket.resetAndDestroy();
     if (faults.hang) return;
     if (faults.redirect && path === '/metrics') {
       const location = faults.redirect === 'same-origin' ? '/metrics/' : faults.redirect;
       return void response.writeHead(307, { Location: location, 'Content-Length': 0 }).end();
     }
+    if (faults.wants !== undefined && request.headers.authorization !== faults.wants) {
+      const [scheme] = faults.wants.split(' ');
+      response.setHeader('WWW-Authenticate', `${scheme} realm="metrics"`);
+      return json(response, 401, 'Unauthorized');
+    }
     const server = this.servers[this.turn++ % this.servers.length]!;
     this.time.advance();
     const late = (faults.lateMs ?? 0) + (faults.lateMsPerRequest ?? 0) * server.load;
     // Values are from half-way: a busy server reads the request late, and is late again with the answer.
     if (late > 0) await sleep(late / 2);
-    const text = this.text(server);
+    let text = this.text(server);
+    const names = new URL(request.url ?? '/', this.url).searchParams.getAll('name[]').filter((n) => n !== '');
+    if (faults.honoursNames && names.length > 0) text = restricted(text, new Set(names));
     if (late > 0) await sleep(late / 2);
     if (!response.destroyed) this.send(text, request, response);
   }
@@ -243,6 +271,25 @@ export class FakeEndpoint {
     const part = body.subarray(0, Math.floor(body.length * faults.cutAt));
     response.write(part, () => request.socket.end());
   }
+}
+
+/** The samples of these names, each family with its comments. */
+export function restricted(text: string, names: ReadonlySet<string>): string {
+  const kept: string[] = [];
+  let comments: string[] = [];
+  let of = '';
+  for (const line of text.trimEnd().split('\n')) {
+    if (line.startsWith('#')) {
+      const family = line.split(' ')[2]!;
+      if (family !== of) comments = [];
+      of = family;
+      comments.push(line);
+    } else if (names.has(line.split(/[{ ]/, 1)[0]!)) {
+      kept.push(...comments, line);
+      comments = [];
+    }
+  }
+  return kept.map((line) => `${line}\n`).join('');
 }
 
 function json(response: ServerResponse, status: number, detail: string): void {

@@ -3,7 +3,13 @@
  * `npm run fake-vllm -- --help` says how to run it by hand; tests start it with startFakeCluster.
  */
 import { parseArgs } from 'node:util';
-import { FakeEndpoint, FakeServer, type Faults, type FakeTime } from './fake-endpoint.ts';
+import {
+  FakeEndpoint,
+  FakeServer,
+  type Faults,
+  type FakeTime,
+  type ServerCertificate,
+} from './fake-endpoint.ts';
 import { FakeEngine, seeded, type EngineShape } from './fake-engine.ts';
 import type { ApiProcesses } from './fake-metrics.ts';
 import { Rollouts, slowEvery, systemTokens, type RolloutOptions } from './fake-rollouts.ts';
@@ -19,6 +25,8 @@ export interface FakeClusterOptions extends Partial<RolloutOptions> {
   shape?: Partial<EngineShape>;
   /** The engines have been at it for so long. */
   warmSeconds?: number;
+  /** All endpoints speak TLS with it. */
+  certificate?: ServerCertificate;
   /** Epoch ms; a test's own time instead of the real one. */
   clock?: () => number;
 }
@@ -109,7 +117,8 @@ export async function startFakeCluster(options: FakeClusterOptions = {}): Promis
       return at;
     },
   };
-  const endpoints = servers.map((server) => new FakeEndpoint([server], time));
+  const certificate = options.certificate ?? null;
+  const endpoints = servers.map((server) => new FakeEndpoint([server], time, certificate));
   const close = async () => void (await Promise.all(endpoints.map((endpoint) => endpoint.close())));
   try {
     for (const [i, endpoint] of endpoints.entries()) await endpoint.up(port === 0 ? 0 : port + i);
@@ -118,7 +127,7 @@ export async function startFakeCluster(options: FakeClusterOptions = {}): Promis
     throw error;
   }
   const addLoadBalancer = async (first = 0, second = 1) => {
-    const balancer = new FakeEndpoint([servers[first]!, servers[second]!], time);
+    const balancer = new FakeEndpoint([servers[first]!, servers[second]!], time, certificate);
     endpoints.push(balancer);
     await balancer.up(port === 0 ? 0 : port + endpoints.length - 1);
     return balancer;
@@ -143,7 +152,8 @@ Serves made-up vLLM engines under RL rollouts on 127.0.0.1 and prints one URL pe
   --load-balancer           one more address that answers in turn for the first two
   --fault I:NAME[=VALUE]    a fault of endpoint I (0 is the first), may be repeated: hang, late-ms=N,
                             late-ms-per-request=N, cut-at=SHARE, cut-fitting-at=SHARE, status=N, stats-off, garbage,
-                            gzip, megabytes=N, redirect=URL or same-origin, reset-reused, no-date
+                            gzip, megabytes=N, redirect=URL or same-origin, reset-reused, no-date,
+                            wants=AUTHORIZATION (such as "Bearer abc"), honours-names, no-metrics
 
 Example: npm run fake-vllm -- --workers 64 --engines-per-endpoint 8 --port 9100 --restart-every 60 --fault 3:late-ms=900
 `;
@@ -164,6 +174,9 @@ const faultNames: Record<keyof Faults, 'flag' | 'number' | 'text'> = {
   redirect: 'text',
   resetReused: 'flag',
   noDate: 'flag',
+  wants: 'text',
+  honoursNames: 'flag',
+  noMetrics: 'flag',
 };
 
 function readNumber(text: string, what: string): number {

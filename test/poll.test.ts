@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { Clock } from '../electron/engine/clock.ts';
-import { Poller, type Batch } from '../electron/engine/poll.ts';
+import { Poller, type Batch, type PollTarget } from '../electron/engine/poll.ts';
 import { startFakeCluster, type FakeCluster } from './fake-vllm.ts';
 
 /** Long enough for a scrape on a machine that does five other things. */
@@ -26,6 +26,8 @@ async function fakes(onEnd: OnEnd, workers: number): Promise<FakeCluster> {
 /** A batch, and when it came. */
 type Handed = Batch & { handedOnAt: number };
 
+const pasted = (url: string): PollTarget => ({ url, labels: {}, file: null, login: null });
+
 function polling(
   onEnd: OnEnd,
   urls: readonly string[],
@@ -35,14 +37,15 @@ function polling(
   const origin = options.origin ?? clock.now();
   const batches: Handed[] = [];
   const poller = new Poller({
-    urls,
+    known: [],
+    access: { timeoutMs, headers: {}, ca: null },
     intervalMs,
-    timeoutMs,
     clock,
     origin,
     firstT,
     onBatch: (batch) => batches.push({ ...batch, handedOnAt: clock.now() }),
   });
+  poller.setTargets(urls.map(pasted));
   onEnd(() => poller.stop());
   poller.start();
   return { poller, batches, origin, clock, intervalMs };

@@ -68,11 +68,15 @@ export class RunMaker {
       timeoutMs: 5000,
       appVersion: '0',
     };
-    this.store = RunStore.create(file, meta, urls);
+    this.store = RunStore.create(
+      file,
+      meta,
+      urls.map((url) => ({ url, labels: {} })),
+    );
     this.book = new WorkerBook(urls);
   }
 
-  tick(t: number, at: number, answers: Answer[], misses: Miss[] = []): void {
+  tick(t: number, at: number, answers: Answer[], misses: Omit<Miss, 'becameStale'>[] = []): void {
     const changes = this.book.take(t, at, answers);
     this.store.write(
       t,

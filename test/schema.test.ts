@@ -89,7 +89,7 @@ describe('the tables', () => {
   it('a worker has a number below 4096', () => {
     const db = opened(':memory:');
     upgrade(db, runSteps, RUN_APPLICATION_ID, 'x');
-    db.exec("INSERT INTO endpoint VALUES (0, 'u', 0, NULL)");
+    db.exec("INSERT INTO endpoint(e, url, added) VALUES (0, 'u', 0)");
     const put = db.prepare("INSERT INTO worker VALUES (?, 0, ?, '', '', '{}', 0, NULL, NULL, NULL)");
     put.run(4095, 'a');
     expect(() => put.run(4096, 'b')).toThrow('CHECK constraint failed');
@@ -240,8 +240,15 @@ describe.each(versions.filter((v) => v.kind === 'library'))(
           timeoutMs: 5000,
           record: true,
           connected: false,
+          // what a version did not know is empty in it
+          files: version < 2 ? [] : ['/shared/grpo/*.json'],
+          caFile: version < 2 ? null : '/etc/lab-ca.pem',
+          headers: version < 2 ? [] : ['Authorization'],
+          logins: version < 2 ? [] : ['http://gpu-01:8000/metrics'],
         },
       ]);
+      library.putCluster({ ...library.clusters()[0]!, files: ['/other/*.yml'], caFile: null });
+      expect(library.clusters()).toMatchObject([{ id: 'c1', files: ['/other/*.yml'], caFile: null }]);
       expect(library.preferences()).toEqual({ panels: { order: ['running', 'waiting'], log: true } });
       expect(library.runs()).toMatchObject([
         {

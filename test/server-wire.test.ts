@@ -65,7 +65,7 @@ describe.concurrent('over the wire', () => {
     const { port, token } = await served(onTestFinished);
     const { methods } = await connect(onTestFinished, port, token);
     const control = new AbortController();
-    const call = methods.check(fake.endpoints[0]!.url, control.signal).catch((e: unknown) => e);
+    const call = methods.check({ address: fake.endpoints[0]!.url }, control.signal).catch((e: unknown) => e);
     await until(() => fake.endpoints[0]!.seen.requests > 0);
     control.abort();
     expect(await call).toMatchObject({ kind: 'cancelled' });
@@ -150,7 +150,7 @@ describe.concurrent('over the wire', () => {
     const { port, token, reported } = await served(onTestFinished);
     const page = await connect(onTestFinished, port, token);
     const address = `127.0.0.1:${(hanging.address() as AddressInfo).port}`;
-    const call = page.methods.check(address).catch((e: unknown) => e);
+    const call = page.methods.check({ address }).catch((e: unknown) => e);
     await until(() => seen.asked > 0);
     page.socket.terminate();
     expect(await call).toMatchObject({ kind: 'engine-gone' });
@@ -168,7 +168,9 @@ describe.concurrent('over the wire', () => {
     fake.endpoints[0]!.faults = { hang: true };
     const { port, token, closeServer } = await served(onTestFinished);
     const pages = await Promise.all([1, 2].map(() => connect(onTestFinished, port, token)));
-    const calls = pages.map((p) => p.methods.check(fake.endpoints[0]!.url).catch((e: unknown) => e));
+    const calls = pages.map((p) =>
+      p.methods.check({ address: fake.endpoints[0]!.url }).catch((e: unknown) => e),
+    );
     await until(() => fake.endpoints[0]!.seen.requests >= 2);
     await closeServer();
     for (const call of calls) expect(await call).toMatchObject({ kind: 'engine-gone' });

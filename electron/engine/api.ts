@@ -6,6 +6,17 @@
  * null means absent (not scraped, not there yet), never 0. In float arrays absent is NaN.
  */
 
+import type {
+  CheckInput,
+  CheckReport,
+  Cluster,
+  ClusterInput,
+  OutcomeReason,
+  Target,
+} from './api-clusters.ts';
+
+export type * from './api-clusters.ts';
+
 /** Every error a user can meet. One sentence comes with each; anything else is a bug and shows as one. */
 export type ErrorKind =
   | 'bad-input' // what was asked for makes no sense; the sentence says what to change
@@ -39,61 +50,6 @@ export interface MetricInfo {
   shown: boolean;
   /** One sentence: what it is, for a title attribute. */
   about: string;
-}
-
-// ---------------------------------------------------------------- clusters
-
-export interface ClusterInput {
-  name: string;
-  /** As pasted: lines, commas, spaces; any form of address (see addresses.ts). */
-  addresses: string;
-  /** 0.2 to 60. Default 1. */
-  intervalSeconds?: number;
-  /** Default 5. */
-  timeoutSeconds?: number;
-  /** Record as soon as it is connected. Default true. */
-  record?: boolean;
-}
-
-export type OutcomeReason =
-  | 'late' // still answering an earlier scrape
-  | 'timeout'
-  | 'refused'
-  | 'unreachable' // no such host, no route, reset, TLS
-  | 'http' // a status other than 200
-  | 'too-large'
-  | 'cut' // ended before its end
-  | 'not-metrics' // 200, but no Prometheus text
-  | 'no-vllm'; // metrics, but none of vLLM: statistics are off, or it is something else
-
-/** How an endpoint stands now. */
-export interface EndpointState {
-  url: string;
-  /** null: not asked yet. */
-  state: 'ok' | OutcomeReason | null;
-  /** What is wrong and what to do; null: nothing. Also of an `ok` one behind which several servers answer. */
-  sentence: string | null;
-  /** Of the last scrape that answered. */
-  tookSeconds: number | null;
-  answeredAt: number | null;
-  /** Workers seen behind it so far. */
-  workers: number;
-}
-
-export interface Cluster {
-  id: string;
-  name: string;
-  endpoints: EndpointState[];
-  intervalSeconds: number;
-  timeoutSeconds: number;
-  /** Record by itself when connected. */
-  record: boolean;
-  /** Whether it is being scraped now. */
-  connected: boolean;
-  /** The run being written, if any. */
-  recording: string | null;
-  /** Why recording stopped by itself (disk full, file damaged), otherwise null. */
-  stopped: string | null;
 }
 
 // ---------------------------------------------------------------- runs
@@ -160,6 +116,9 @@ export interface RunEvent {
     | 'several-servers'
     | 'worker' // a worker was seen first after the run's beginning
     | 'stretch' // the engine went on with the run after a break
+    | 'joined' // an endpoint was added after the run's beginning
+    | 'left' // an endpoint was taken away, or its file_sd entry went
+    | 'stale' // a file_sd entry that nothing answers to
     | 'clock' // the clock was set back
     | 'held-up' // ticks that did not happen: the engine was held up, or the machine slept
     | 'workers-full'; // more than 4,096 workers
@@ -221,6 +180,11 @@ export interface StatisticsQuery {
   metrics: string[];
   from: number;
   to: number;
+  /**
+   * true: a metric with more than 50,000 samples in the window comes from buckets, in no time. Its edges are then those
+   * of buckets (at most 1 % of the window), and it has no percentiles. Default false: exact, however long it takes.
+   */
+  coarse?: boolean;
 }
 
 export interface Aggregate {
@@ -241,6 +205,8 @@ export interface Aggregate {
  */
 export interface MetricStatistics {
   metric: string;
+  /** Seconds of the buckets it comes from (see StatisticsQuery.coarse); 0: from samples, exact. */
+  bucketSeconds: number;
   /** Over samples: all samples of all workers. */
   samples: Aggregate;
   /** Over workers: one value a worker (its mean, or its delta). */
@@ -268,36 +234,6 @@ export interface WorkerStatistics extends Aggregate {
   lost: boolean;
 }
 
-// ---------------------------------------------------------------- check
-
-export interface CheckReport {
-  /** What was asked: the URL or the file. */
-  address: string;
-  reachable: boolean;
-  /** The reason in a sentence, where not reachable. */
-  error: string | null;
-  /** `text`, `openmetrics`; null where nothing was read. */
-  dialect: 'text' | 'openmetrics' | null;
-  /** Which names of vLLM: `V0`, `0.9 to 0.10 (old and new names)`, ...; null where it is no vLLM. */
-  generation: string | null;
-  workers: CheckedWorker[];
-  /** Ids of catalogue columns that no worker has. */
-  absent: string[];
-  badLines: number;
-  findings: string[];
-  roundTripSeconds: number | null;
-  bytes: number | null;
-}
-
-export interface CheckedWorker {
-  engine: string;
-  model: string;
-  replica: string;
-  labels: Record<string, string>;
-  /** Column id to value, only those that are there. */
-  values: Record<string, number>;
-}
-
 // ---------------------------------------------------------------- the calls
 
 export interface Info {
@@ -307,6 +243,8 @@ export interface Info {
   pid: number;
   /** Bytes free where runs are kept. */
   freeBytes: number | null;
+  /** Whether secrets can be kept in the OS's keychain. */
+  keychain: boolean;
 }
 
 /**
@@ -324,6 +262,13 @@ export interface Methods {
   listClusters(): Cluster[];
   /** Connects at once; records unless `record` is false. */
   addCluster(input: ClusterInput): Cluster;
+  /**
+   * Takes the whole of the input; what is not given is as for a new cluster. Other endpoints go on in the same run, new
+   * workers appended; another interval ends the run and begins a new one. `record` is not looked at.
+   */
+  updateCluster(id: string, input: ClusterInput): Cluster;
+  /** What pasted addresses mean, file_sd files read. Throws `bad-input` for nothing at all. */
+  targets(addresses: string): Target[];
   /** Its runs stay. Stops recording first. */
   removeCluster(id: string): void;
   connectCluster(id: string): Cluster;
@@ -344,7 +289,7 @@ export interface Methods {
   statistics(query: StatisticsQuery): MetricStatistics[];
 
   /** Asks an address as the command line's `check` does. */
-  check(address: string): CheckReport;
+  check(input: CheckInput): CheckReport;
 }
 
 /** What the engine tells every page. A `changed` carries no state: read anew. */

@@ -4,25 +4,45 @@
  */
 import fs from 'node:fs';
 import type { CheckReport } from './api.ts';
-import { endpointName, endpointUrl } from './addresses.ts';
+import { endpointName, parseAddress, type Login } from './addresses.ts';
 import { columns } from './catalogue.ts';
 import { EngineError, sentenceOf } from './errors.ts';
 import { parse, type ParsedBody, type ParsedWorker } from './parse.ts';
-import { createScraper, noVllmSentence, type Outcome, type Scraped } from './scrape.ts';
+import { noVllm } from './scrape-faults.ts';
+import { askedNames, createScraper, type Failed, type ScrapeOptions, type Scraped } from './scrape.ts';
 
 const SCRAPES = 3;
 const PAUSE_MS = 300;
 const TIMEOUT_MS = 5000;
 
-/** Never throws for what a server does; throws `bad-input` for what is no address. */
+/** What to ask, and how. */
+export interface CheckTarget {
+  url: string;
+  timeoutMs: number;
+  headers: Record<string, string>;
+  login: Login | null;
+  /** PEM. */
+  ca: string | null;
+}
+
+/** As checkTarget, with nothing but what stands in the address. Throws `bad-input` for what is none. */
 export async function checkUrl(address: string, signal?: AbortSignal): Promise<CheckReport> {
-  const url = endpointUrl(address);
+  const { url, login } = parseAddress(address);
+  return checkTarget({ url, login, timeoutMs: TIMEOUT_MS, headers: {}, ca: null }, signal);
+}
+
+/** Never throws for what a server does; throws `cancelled` after `signal`. */
+export async function checkTarget(
+  { url, ...access }: CheckTarget,
+  signal?: AbortSignal,
+): Promise<CheckReport> {
+  const options: ScrapeOptions = { ...access, now: Date.now };
   const answers: Scraped[] = [];
-  let failed: Extract<Outcome, { ok: false }> | null = null;
+  let failed: Failed | null = null;
   for (let i = 0; i < SCRAPES; i++) {
     if (i > 0) await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     // a connection of its own each time: a load balancer chooses by connection
-    const scraper = createScraper(url, { timeoutMs: TIMEOUT_MS, now: Date.now });
+    const scraper = createScraper(url, options);
     const outcome = await scraper.scrape(signal);
     scraper.close();
     if (signal?.aborted) throw new EngineError('cancelled', 'Cancelled.');
@@ -36,7 +56,9 @@ export async function checkUrl(address: string, signal?: AbortSignal): Promise<C
       // it does answer, only not with what is wanted
       reachable:
         failed !== null && ['http', 'not-metrics', 'no-vllm', 'cut', 'too-large'].includes(failed.reason),
+      reason: failed?.reason ?? null,
       error: failed?.sentence ?? null,
+      server: failed?.server ?? null,
       findings: failed ? [failed.sentence] : [],
     };
   const report = describe(url, last.body, last.text);
@@ -47,7 +69,40 @@ export async function checkUrl(address: string, signal?: AbortSignal): Promise<C
     report.findings.push(
       `Several servers behind ${endpointName(url)}: start times or counters jump back between scrapes. Give each server's own address.`,
     );
-  return { ...report, roundTripSeconds: took[Math.floor(took.length / 2)]! / 1000, bytes: last.bytes };
+  const restricts = await honoursNames(url, options, signal);
+  if (signal?.aborted) throw new EngineError('cancelled', 'Cancelled.');
+  return {
+    ...report,
+    restricts,
+    roundTripSeconds: took[Math.floor(took.length / 2)]! / 1000,
+    bytes: last.bytes,
+  };
+}
+
+/**
+ * Whether asking with `name[]` gives all that the catalogue reads and nothing else. vLLM's own server ignores it and
+ * sends everything; a registry of several processes sends nothing at all. False also where nothing answers.
+ */
+export async function honoursNames(
+  url: string,
+  options: ScrapeOptions,
+  signal?: AbortSignal,
+): Promise<boolean> {
+  // over one connection, so that a load balancer does not compare two servers
+  const scraper = createScraper(url, { ...options, names: false });
+  try {
+    const whole = await scraper.scrape(signal);
+    scraper.names = true;
+    const part = whole.ok ? await scraper.scrape(signal) : whole;
+    if (!whole.ok || !part.ok || part.body.samples >= whole.body.samples) return false;
+    const asked = new Set(askedNames.map((name) => name.replace(/^vllm:/, '')));
+    return (
+      [...part.body.names].every((name) => asked.has(name)) &&
+      [...whole.body.names].every((name) => !asked.has(name) || part.body.names.has(name))
+    );
+  } finally {
+    scraper.close();
+  }
 }
 
 /** The same for a saved body. Throws `not-found` for a file that cannot be read. */
@@ -65,9 +120,12 @@ export function checkFile(file: string): CheckReport {
 const nothing = (address: string): CheckReport => ({
   address,
   reachable: false,
+  reason: null,
   error: null,
   dialect: null,
   generation: null,
+  server: null,
+  restricts: null,
   workers: [],
   absent: [],
   badLines: 0,
@@ -80,15 +138,21 @@ function describe(address: string, body: ParsedBody, text: string): CheckReport 
   const findings: string[] = [];
   const name = address.startsWith('http') ? endpointName(address) : address;
   const { names } = body;
+  let server: string | null = names.size > 0 ? 'vLLM' : null;
   if (body.samples === 0) findings.push(`${name} holds no metrics.`);
-  else if (names.size === 0) findings.push(noVllmSentence(name, text));
-  else if (body.workers.length === 0)
+  else if (names.size === 0) {
+    const other = noVllm(name, text);
+    findings.push(other.sentence);
+    server = other.server;
+  } else if (body.workers.length === 0)
     findings.push(
-      `vLLM's names are there, but none that is recorded. A server that is starting shows the rest later.`,
+      `vLLM's names are there, but none that is recorded. A server that is starting shows the rest later: check it again then.`,
     );
-  if (!body.complete) findings.push('The text ends in the middle of a line: it was cut off.');
+  if (!body.complete) findings.push('The text ends in the middle of a line: it was cut off. Save it again.');
   if (body.badLines > 0)
-    findings.push(`${body.badLines} ${body.badLines === 1 ? 'line' : 'lines'} could not be read.`);
+    findings.push(
+      `${body.badLines} ${body.badLines === 1 ? 'line' : 'lines'} could not be read: what they say is missing.`,
+    );
   for (const [old, now] of renames)
     if (names.has(old) && !names.has(now))
       findings.push(`Old name ${old} (now ${now}): read into the same column.`);
@@ -100,6 +164,7 @@ function describe(address: string, body: ParsedBody, text: string): CheckReport 
     reachable: true,
     dialect: body.dialect,
     generation: generationOf(body),
+    server,
     workers: body.workers.map((w) => ({
       engine: w.engine,
       model: w.model,

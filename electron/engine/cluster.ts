@@ -7,15 +7,19 @@ import path from 'node:path';
 import type { Cluster, Ticked } from './api.ts';
 import { Clock } from './clock.ts';
 import { EngineError, sentenceOf } from './errors.ts';
+import type { CheckedCluster } from './input.ts';
 import type { Library, StoredCluster, StoredRun } from './library.ts';
-import { Poller, type Batch } from './poll.ts';
+import { Poller, unasked, type Access, type Batch } from './poll.ts';
 import type { ReaderCalls } from './reader.ts';
 import { Recording } from './recording.ts';
+import { mergedSecrets, type ClusterSecrets, type Secrets } from './secrets.ts';
 import { RunStore } from './store.ts';
+import { ClusterTargets, addressesOf, readAuthorities, unreadSources } from './targets.ts';
 
 export interface ClusterSurroundings {
   library: Library;
   reader: ReaderCalls;
+  secrets: Secrets;
   /** Where run files go. */
   runsFolder: string;
   version: string;
@@ -33,12 +37,16 @@ export class ClusterAtWork {
   private readonly around: ClusterSurroundings;
   private readonly clock: Clock;
   private poller: Poller | null = null;
+  private targets: ClusterTargets | null = null;
   private recording: Recording | null = null;
   /** Starting, stopping and ending run one after the other. */
   private busy: Promise<unknown> = Promise.resolve();
   private stopped: string | null = null;
+  private secretsKept: Cluster['secrets'] = null;
   private removed = false;
   private summaryAt = 0;
+  /** How endpoints stood when pages were last told. */
+  private told = '';
 
   constructor(stored: StoredCluster, around: ClusterSurroundings) {
     this.stored = stored;
@@ -47,63 +55,140 @@ export class ClusterAtWork {
   }
 
   get state(): Cluster {
-    const { id, name, endpoints, intervalMs, timeoutMs, record } = this.stored;
+    const { id, name, endpoints, files, intervalMs, timeoutMs, caFile, headers, record } = this.stored;
+    const { poller, recording } = this;
     return {
       id,
       name,
-      endpoints:
-        this.poller?.endpoints.map((e, i) => ({
-          ...e.state,
-          sentence: e.state.sentence ?? this.recording?.book.severalBehind(i) ?? null,
-        })) ??
-        endpoints.map((url) => ({
-          url,
-          state: null,
-          sentence: null,
-          tookSeconds: null,
-          answeredAt: null,
-          workers: 0,
-        })),
+      addresses: addressesOf(this.stored),
+      endpoints: poller
+        ? poller.endpoints.flatMap((e, i) =>
+            e.listed
+              ? { ...e.state, sentence: e.state.sentence ?? recording?.book.severalBehind(i) ?? null }
+              : [],
+          )
+        : endpoints.map((url) => unasked(url, this.stored.logins.includes(url))),
+      sources: this.targets?.sources ?? unreadSources(files),
+      caFile,
+      headers,
+      secrets: this.secretsKept,
       intervalSeconds: intervalMs / 1000,
       timeoutSeconds: timeoutMs / 1000,
       record,
-      connected: this.poller !== null,
-      recording: this.recording?.store.meta.id ?? null,
+      connected: poller !== null,
+      recording: recording?.store.meta.id ?? null,
       stopped: this.stopped,
     };
   }
 
   /** Begins to scrape; records at once where it is set to. `resume`: go on with this run instead of a new one. */
   async connect(resume: StoredRun | null = null): Promise<void> {
-    await this.alone(() => {
+    await this.alone(async () => {
       if (this.removed) throw new EngineError('not-found', 'This cluster is not there any more.');
       if (this.poller) return;
-      let firstT = 0;
-      let origin = this.clock.now();
-      if (resume) {
-        const store = RunStore.open(resume.file);
-        const last = store.lastTick();
-        if (last) this.clock.notBefore(last.at + 1);
-        origin = store.meta.startedAt;
-        firstT = (last?.t ?? -1) + 1;
-        this.recording = this.startRecording(
-          store,
-          'The engine ended unexpectedly and was started again; the run goes on.',
-        );
+      try {
+        await this.startPolling(resume);
+      } catch (error) {
+        this.stopped = sentenceOf(error);
+        throw error;
       }
-      const { endpoints, intervalMs, timeoutMs } = this.stored;
-      this.poller = new Poller({
-        urls: endpoints,
-        intervalMs,
-        timeoutMs,
-        clock: this.clock,
-        origin,
-        firstT,
-        onBatch: (batch) => this.take(batch),
-      });
-      this.poller.start();
       this.put({ connected: true });
       if (this.stored.record && !this.recording) this.beginRecording(null, null);
+    });
+  }
+
+  private async startPolling(resume: StoredRun | null): Promise<void> {
+    const secrets = await this.readSecrets();
+    const access = this.access(secrets);
+    const targets = this.newTargets(secrets);
+    await targets.start();
+    let firstT = 0;
+    let origin = this.clock.now();
+    let store: RunStore | null = null;
+    if (resume) {
+      store = RunStore.open(resume.file);
+      const last = store.lastTick();
+      if (last) this.clock.notBefore(last.at + 1);
+      origin = store.meta.startedAt;
+      firstT = (last?.t ?? -1) + 1;
+      this.recording = this.startRecording(
+        store,
+        'The engine ended unexpectedly and was started again; the run goes on.',
+      );
+    }
+    this.targets = targets;
+    this.poller = new Poller({
+      known: store?.endpoints() ?? [],
+      access,
+      intervalMs: this.stored.intervalMs,
+      clock: this.clock,
+      origin,
+      firstT,
+      onBatch: (batch) => this.take(batch),
+    });
+    this.applyTargets();
+    this.poller.start();
+  }
+
+  async readSecrets(): Promise<ClusterSecrets> {
+    const { id, headers, logins } = this.stored;
+    const { secrets, where } = await this.around.secrets.read(id);
+    this.secretsKept = where ?? (headers.length + logins.length > 0 ? 'lost' : null);
+    return secrets;
+  }
+
+  /** Throws `bad-input` where the file of authorities cannot be read. */
+  private access({ headers }: ClusterSecrets): Access {
+    return { timeoutMs: this.stored.timeoutMs, headers, ca: readAuthorities(this.stored.caFile) };
+  }
+
+  private applyTargets(): void {
+    if (!this.poller || !this.targets) return;
+    const changes = this.poller.setTargets(this.targets.list);
+    this.recording?.endpointsChanged(
+      changes,
+      this.poller.endpoints.map((e) => e.target),
+    );
+    this.around.changed('clusters');
+  }
+
+  private newTargets({ logins }: ClusterSecrets): ClusterTargets {
+    return new ClusterTargets(this.stored, logins, () => void this.alone(() => this.applyTargets()));
+  }
+
+  /** As it is asked for now; throws `bad-input` and leaves all as it was where that cannot be. */
+  async change(input: CheckedCluster): Promise<void> {
+    await this.alone(async () => {
+      const { name, endpoints, files, intervalMs, access } = input;
+      readAuthorities(access.caFile);
+      const kept = await this.around.secrets.read(this.stored.id);
+      const secrets = mergedSecrets(kept.secrets, input);
+      await this.around.secrets.write(this.stored.id, secrets, input.keepInFile);
+      const anotherInterval = intervalMs !== this.stored.intervalMs;
+      this.put({
+        name,
+        endpoints,
+        files,
+        intervalMs,
+        timeoutMs: access.timeoutMs,
+        caFile: access.caFile,
+        headers: Object.keys(secrets.headers),
+        logins: Object.keys(secrets.logins),
+      });
+      await this.readSecrets();
+      if (!this.poller) return;
+      if (anotherInterval) {
+        const recorded = this.recording !== null;
+        await this.halt();
+        await this.startPolling(null);
+        if (recorded) this.beginRecording(null, null);
+        return;
+      }
+      this.poller.setAccess(this.access(secrets));
+      this.targets?.stop();
+      this.targets = this.newTargets(secrets);
+      await this.targets.start();
+      this.applyTargets();
     });
   }
 
@@ -130,6 +215,8 @@ export class ClusterAtWork {
     } finally {
       this.poller?.stop();
       this.poller = null;
+      this.targets?.stop();
+      this.targets = null;
     }
   }
 
@@ -158,7 +245,7 @@ export class ClusterAtWork {
         `${this.stored.name} is being recorded already. Stop that run first.`,
       );
     const startedAt = this.clock.now();
-    const { id: cluster, name: clusterName, intervalMs, timeoutMs, endpoints } = this.stored;
+    const { id: cluster, name: clusterName, intervalMs, timeoutMs } = this.stored;
     const id = randomUUID();
     const meta = {
       id,
@@ -170,8 +257,9 @@ export class ClusterAtWork {
       timeoutMs,
       appVersion: this.around.version,
     };
-    const store = RunStore.create(file ?? path.join(this.around.runsFolder, `${id}.sqlite`), meta, endpoints);
     this.poller.regrid(startedAt, 0); // first: what is there of the slot before belongs to no run
+    const endpoints = this.poller.endpoints.map((e) => e.target);
+    const store = RunStore.create(file ?? path.join(this.around.runsFolder, `${id}.sqlite`), meta, endpoints);
     this.recording = this.startRecording(store);
     this.stopped = null;
     const run: StoredRun = {
@@ -224,7 +312,6 @@ export class ClusterAtWork {
   private startRecording(store: RunStore, resumed?: string): Recording {
     return new Recording({
       store,
-      urls: this.stored.endpoints,
       reader: this.around.reader,
       now: () => this.clock.now(),
       onFault: (error) => void this.fault(error),
@@ -241,16 +328,20 @@ export class ClusterAtWork {
       this.summaryAt = batch.at;
       this.summarise(recording, {});
     }
-    const answered = this.poller?.endpoints.filter((e) => e.state.state === 'ok').length ?? 0;
+    const listed = this.poller?.listed ?? [];
+    const asked = listed.filter((e) => !e.state.stale);
     this.around.ticked({
       cluster: this.stored.id,
       run: this.recording?.store.meta.id ?? null,
       t: batch.t,
       at: batch.at,
-      answered,
-      endpoints: this.stored.endpoints.length,
-      workers: recording?.book.count ?? this.poller?.endpoints.reduce((n, e) => n + e.state.workers, 0) ?? 0,
+      answered: listed.filter((e) => e.state.state === 'ok').length,
+      endpoints: asked.length,
+      workers: recording?.book.count ?? listed.reduce((n, e) => n + e.state.workers, 0),
     });
+    const standing = listed.map(({ state }) => [state.state, state.stale, state.workers].join()).join(';');
+    if (standing !== this.told) this.around.changed('clusters');
+    this.told = standing;
   }
 
   /** Writing failed. What was written stays; the sentence stays with the cluster until the next recording. */
@@ -278,6 +369,7 @@ export class ClusterAtWork {
       ended: recording.lastAt,
       ticks: store.ticks,
       workers: store.workers,
+      endpoints: recording.endpoints,
       bytes: fileBytes(store.file),
       ...change,
     });

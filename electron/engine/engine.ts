@@ -6,16 +6,19 @@ import { randomUUID } from 'node:crypto';
 import { EventEmitter } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
-import type { ClusterInput, Events, Implementation, RunSummary, StatisticsQuery } from './api.ts';
-import { endpointName, endpointUrls } from './addresses.ts';
+import type { Events, Implementation, RunSummary } from './api.ts';
 import { metrics } from './catalogue.ts';
-import { checkUrl } from './check.ts';
+import { checkTarget } from './check.ts';
 import { ClusterAtWork, fileBytes } from './cluster.ts';
 import { EngineError, sentenceOf } from './errors.ts';
-import { Library, lockFolder, refuseRemoteFolder, type StoredRun } from './library.ts';
+import { checkedCheck, checkedCluster, checkQuery, number, text, type CheckedCluster } from './input.ts';
+import { Library, lockFolder, refuseRemoteFolder, type StoredCluster, type StoredRun } from './library.ts';
+import type { Keychain } from './parent.ts';
 import { startReader } from './reader-thread.ts';
 import { rollUpRun } from './recording.ts';
+import { mergedHeaders, noSecrets, Secrets } from './secrets.ts';
 import { RunStore } from './store.ts';
+import { pastedTargets, readAuthorities } from './targets.ts';
 
 export interface EngineOptions {
   dataFolder: string;
@@ -24,6 +27,8 @@ export interface EngineOptions {
   resume?: boolean;
   /** Scrape nothing by itself: for a call that only reads. */
   idle?: boolean;
+  /** The OS's, by way of the desktop app; null or absent: there is none. */
+  keychain?: Keychain | null;
   /** What a person should see. */
   report?: (sentence: string) => void;
 }
@@ -39,7 +44,7 @@ export interface Engine {
 
 /** Throws `folder-locked`, `folder-remote`, or what library.db says of itself. */
 export async function createEngine(options: EngineOptions): Promise<Engine> {
-  const { dataFolder, version, report = (s) => console.error(s) } = options;
+  const { dataFolder, version, keychain = null, report = (s) => console.error(s) } = options;
   makeFolder(dataFolder);
   const runsFolder = path.join(dataFolder, 'runs');
   fs.mkdirSync(runsFolder, { recursive: true });
@@ -56,8 +61,10 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   const events = new EventEmitter();
   events.setMaxListeners(0);
   const emit = <E extends keyof Events>(event: E, data: Events[E]) => void events.emit(event, data);
+  const secrets = new Secrets(dataFolder, keychain);
   const around = {
     library,
+    secrets,
     reader: reader.calls,
     runsFolder,
     version,
@@ -125,7 +132,13 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   };
 
   const methods: Implementation = {
-    info: () => ({ version, dataFolder, pid: process.pid, freeBytes: freeBytes(dataFolder) }),
+    info: () => ({
+      version,
+      dataFolder,
+      pid: process.pid,
+      freeBytes: freeBytes(dataFolder),
+      keychain: keychain !== null,
+    }),
     // what a metric is made of is the engine's business
     catalogue: () =>
       metrics.map(({ id, title, kind, unit, fleet, shown, about }) => ({
@@ -147,16 +160,24 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
 
     listClusters: () => [...clusters.values()].map((c) => c.state),
     addCluster: async (input) => {
-      const cluster = new ClusterAtWork(storedCluster(input), around);
+      const wanted = checkedCluster(input);
+      const cluster = new ClusterAtWork(newCluster(wanted), around);
+      await cluster.change(wanted);
       clusters.set(cluster.stored.id, cluster);
       await cluster.connect();
       return cluster.state;
     },
+    updateCluster: async (id, input) => {
+      await clusterOf(id).change(checkedCluster(input));
+      return clusterOf(id).state;
+    },
+    targets: (addresses) => pastedTargets(text(addresses, 'Addresses')),
     removeCluster: async (id) => {
       const cluster = clusterOf(id);
       await cluster.remove();
       clusters.delete(id);
       library.removeCluster(id);
+      secrets.remove(id);
       emit('changed', { what: 'clusters' });
     },
     connectCluster: async (id) => {
@@ -226,7 +247,22 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       return reader.calls.statistics(run.file, query, signal);
     },
 
-    check: (address, signal) => checkUrl(text(address, 'An address'), signal),
+    check: async (input, signal) => {
+      const { url, login, access } = checkedCheck(input);
+      const kept = input.cluster
+        ? (await secrets.read(clusterOf(input.cluster).stored.id)).secrets
+        : noSecrets();
+      return checkTarget(
+        {
+          url,
+          timeoutMs: access.timeoutMs,
+          headers: mergedHeaders(kept.headers, access.headers),
+          login: login ?? kept.logins[url] ?? null,
+          ca: readAuthorities(access.caFile),
+        },
+        signal,
+      );
+    },
   };
 
   // to delete a run is to delete its file; where its whole folder is away, a disk is
@@ -237,6 +273,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   for (const stored of library.clusters()) {
     const cluster = new ClusterAtWork(stored, around);
     clusters.set(stored.id, cluster);
+    await cluster.readSecrets();
     if (!stored.connected || options.idle) continue;
     const run = options.resume ? recording.find((r) => r.cluster === stored.id) : undefined;
     try {
@@ -273,6 +310,28 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   };
 }
 
+const newCluster = ({
+  name,
+  endpoints,
+  files,
+  intervalMs,
+  access,
+  record,
+}: CheckedCluster): StoredCluster => ({
+  id: randomUUID(),
+  name,
+  endpoints,
+  files,
+  intervalMs,
+  timeoutMs: access.timeoutMs,
+  caFile: access.caFile,
+  headers: [],
+  logins: [],
+  record,
+  connected: true,
+  added: Date.now(),
+});
+
 const summary = (r: StoredRun): RunSummary => ({
   id: r.id,
   name: r.name,
@@ -289,67 +348,6 @@ const summary = (r: StoredRun): RunSummary => ({
   bytes: r.bytes,
   generationTokens: r.generation_tokens,
 });
-
-/** What came from outside as a cluster, checked. Throws `bad-input`. */
-function storedCluster(input: ClusterInput) {
-  isObject(input, 'A cluster');
-  const endpoints = endpointUrls(text(input.addresses, 'Addresses'));
-  const seconds = (
-    value: number | undefined,
-    otherwise: number,
-    least: number,
-    most: number,
-    what: string,
-  ) => {
-    const given = value ?? otherwise;
-    if (typeof given !== 'number' || !(given >= least && given <= most))
-      throw new EngineError('bad-input', `${what} must lie between ${least} and ${most} s.`);
-    return Math.round(given * 1000);
-  };
-  const name = typeof input.name === 'string' ? input.name.trim().slice(0, 200) : '';
-  return {
-    id: randomUUID(),
-    name: name || endpointName(endpoints[0]!),
-    endpoints,
-    intervalMs: seconds(input.intervalSeconds, 1, 0.2, 60, 'The interval'),
-    timeoutMs: seconds(input.timeoutSeconds, 5, 0.1, 120, 'The time-out'),
-    record: input.record !== false,
-    connected: true,
-    added: Date.now(),
-  };
-}
-
-/** A string that says something; everything over the wire is unknown until looked at. */
-function text(value: unknown, what: string): string {
-  if (typeof value !== 'string' || value.trim() === '')
-    throw new EngineError('bad-input', `${what} is missing.`);
-  return value.trim();
-}
-
-function number(value: unknown, what: string): number {
-  if (typeof value !== 'number' || Number.isNaN(value))
-    throw new EngineError('bad-input', `${what} must be a number.`);
-  return value;
-}
-
-function isObject(value: unknown, what: string): void {
-  if (typeof value !== 'object' || value === null || value instanceof AbortSignal)
-    throw new EngineError('bad-input', `${what} is missing.`);
-}
-
-/** What timelines and statistics ask for. */
-function checkQuery(query: StatisticsQuery): void {
-  isObject(query, 'A query');
-  number(query.from, 'from');
-  number(query.to, 'to');
-  const { metrics: asked } = query as { metrics: unknown };
-  if (!Array.isArray(asked) || asked.length === 0 || !asked.every((m) => typeof m === 'string'))
-    throw new EngineError('bad-input', 'A query needs a list of metrics.');
-  // each is read once, however often it is asked for
-  query.metrics = [...new Set(query.metrics)];
-  if (query.metrics.length > metrics.length)
-    throw new EngineError('bad-input', 'More metrics than there are.');
-}
 
 function makeFolder(folder: string): void {
   try {

@@ -13,9 +13,17 @@ import { openForWriting } from './store.ts';
 export interface StoredCluster {
   id: string;
   name: string;
+  /** Pasted ones; those of file_sd files are found anew. */
   endpoints: string[];
+  /** Paths and globs of file_sd files. */
+  files: string[];
   intervalMs: number;
   timeoutMs: number;
+  caFile: string | null;
+  /** Names of headers whose values are in secrets.ts' keeping. */
+  headers: string[];
+  /** URLs whose user and password are. */
+  logins: string[];
   record: boolean;
   /** Whether it was being scraped when the engine last knew. */
   connected: boolean;
@@ -96,12 +104,17 @@ export class Library {
 
   clusters(): StoredCluster[] {
     const rows = this.db.prepare('SELECT * FROM cluster ORDER BY added').all() as Record<string, unknown>[];
+    const list = (json: unknown) => JSON.parse(json as string) as string[];
     return rows.map((r) => ({
       id: r.id as string,
       name: r.name as string,
-      endpoints: JSON.parse(r.endpoints as string) as string[],
+      endpoints: list(r.endpoints),
+      files: list(r.files),
       intervalMs: r.interval_ms as number,
       timeoutMs: r.timeout_ms as number,
+      caFile: r.ca_file as string | null,
+      headers: list(r.headers),
+      logins: list(r.logins),
       record: r.record === 1,
       connected: r.connected === 1,
       added: r.added as number,
@@ -109,21 +122,20 @@ export class Library {
   }
 
   putCluster(c: StoredCluster): void {
-    this.db
-      .prepare(
-        `INSERT OR REPLACE INTO cluster(id, name, endpoints, interval_ms, timeout_ms, record, connected, added)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-      )
-      .run(
-        c.id,
-        c.name,
-        JSON.stringify(c.endpoints),
-        c.intervalMs,
-        c.timeoutMs,
-        Number(c.record),
-        Number(c.connected),
-        c.added,
-      );
+    this.put('cluster', {
+      id: c.id,
+      name: c.name,
+      endpoints: JSON.stringify(c.endpoints),
+      files: JSON.stringify(c.files),
+      interval_ms: c.intervalMs,
+      timeout_ms: c.timeoutMs,
+      ca_file: c.caFile,
+      headers: JSON.stringify(c.headers),
+      logins: JSON.stringify(c.logins),
+      record: Number(c.record),
+      connected: Number(c.connected),
+      added: c.added,
+    });
   }
 
   removeCluster(id: string): void {
@@ -157,12 +169,16 @@ export class Library {
   }
 
   putRun(r: StoredRun): void {
-    const names = Object.keys(r);
+    this.put('run', { ...r });
+  }
+
+  private put(table: 'cluster' | 'run', row: Record<string, unknown>): void {
+    const names = Object.keys(row);
     this.db
       .prepare(
-        `INSERT OR REPLACE INTO run(${names.join(', ')}) VALUES (${names.map((n) => `:${n}`).join(', ')})`,
+        `INSERT OR REPLACE INTO ${table}(${names.join(', ')}) VALUES (${names.map((n) => `:${n}`).join(', ')})`,
       )
-      .run(r);
+      .run(row);
   }
 
   removeRun(id: string): void {

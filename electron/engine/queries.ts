@@ -197,6 +197,11 @@ export const expectedSamples = `
   SELECT sum(max(0.0, min(:to, coalesce(gone.at, :to)) - max(:from, coalesce(seen.at, :to))) / :interval) AS n
   FROM worker o LEFT JOIN tick seen ON seen.t = o.first LEFT JOIN tick gone ON gone.t = o.removed`;
 
+/** Restarts of each worker in :from..:to, not counting those taken for one before several servers were found out. */
+export const restartsOf = `
+  SELECT e.w, count(*) AS n FROM event e JOIN worker o ON o.w = e.w
+  WHERE e.kind = 'restart' AND o.several IS NULL AND e.at BETWEEN :from AND :to GROUP BY e.w`;
+
 /** The newest 10,000 that touch :from..:to, oldest first. */
 export const events = `
   SELECT at, until, kind, endpoint, w, reason, count, detail FROM (
@@ -208,5 +213,5 @@ export const events = `
     ORDER BY 2 DESC, 1 DESC LIMIT 10000) ORDER BY at, id`;
 
 export const workerList = `
-  SELECT o.*, e.url, coalesce(t.at, 0) AS first_at FROM worker o
+  SELECT o.*, e.url, e.labels AS endpoint_labels, coalesce(t.at, 0) AS first_at FROM worker o
   JOIN endpoint e ON e.e = o.endpoint LEFT JOIN tick t ON t.t = o.first ORDER BY o.w`;

@@ -141,7 +141,10 @@ function contents(run: RunFile): RunContents {
       engine: r.engine as string,
       model: r.model as string,
       replica: r.replica as string,
-      labels: JSON.parse(r.labels as string) as Record<string, string>,
+      labels: {
+        ...(JSON.parse(r.endpoint_labels as string) as Record<string, string>),
+        ...(JSON.parse(r.labels as string) as Record<string, string>),
+      },
       firstAt: r.first_at as number,
       several: r.several !== null,
     })),

@@ -3,15 +3,15 @@
  * writing ends the recording with a sentence; what was written stays.
  */
 import { EngineError } from './errors.ts';
-import type { Batch } from './poll.ts';
+import { endpointName } from './addresses.ts';
+import type { Batch, TargetChanges } from './poll.ts';
 import type { ReaderCalls } from './reader.ts';
-import { asEngineError, type RunStore } from './store.ts';
+import { asEngineError, type RunStore, type StoredEndpoint } from './store.ts';
 import { WIDTHS } from './vectors.ts';
-import { WorkerBook } from './workers.ts';
+import { WorkerBook, type EventRow } from './workers.ts';
 
 export interface RecordingOptions {
   store: RunStore;
-  urls: readonly string[];
   reader: ReaderCalls;
   now: () => number;
   /** Writing failed: the recording has ended. */
@@ -29,6 +29,8 @@ export class Recording {
   readonly store: RunStore;
   readonly book: WorkerBook;
   private readonly options: RecordingOptions;
+  /** By number; the book looks names up in it. */
+  private readonly urls: string[];
   private resumed: string | undefined;
   private chores: NodeJS.Timeout;
   private rolling: Promise<void> | null = null;
@@ -40,9 +42,14 @@ export class Recording {
     this.store = options.store;
     this.resumed = options.resumed;
     const remembered = options.resumed === undefined ? undefined : options.store.remembered();
-    this.book = new WorkerBook(options.urls, remembered);
+    this.urls = options.store.endpoints().map(({ url }) => url);
+    this.book = new WorkerBook(this.urls, remembered);
     this.lastAt = remembered?.lastTickAt ?? null;
     this.chores = setInterval(() => void this.doChores(), CHORES_MS);
+  }
+
+  get endpoints(): number {
+    return this.urls.length;
   }
 
   take(batch: Batch): void {
@@ -62,6 +69,8 @@ export class Recording {
           w: null,
           detail: `${batch.leftOut} ticks are missing before this one: this machine slept or was too busy to ask.`,
         });
+      for (const m of batch.misses)
+        if (m.becameStale) changes.events.push(this.endpointEvent(batch, 'stale', m.endpoint, m.sentence));
       const failed = batch.misses.map((m) => ({
         endpoint: m.endpoint,
         reason: m.reason,
@@ -79,6 +88,39 @@ export class Recording {
     } catch (error) {
       this.abandon();
       this.options.onFault(error);
+    }
+  }
+
+  private endpointEvent(
+    { t, at }: { t: number; at: number },
+    kind: EventRow['kind'],
+    endpoint: number,
+    detail: string,
+  ): EventRow {
+    return { t, at, kind, endpoint, w: null, detail };
+  }
+
+  /** Endpoints that were added, taken away or came back while it records; `endpoints` by number. */
+  endpointsChanged({ joined, left, back }: TargetChanges, endpoints: readonly StoredEndpoint[]): void {
+    if (this.ended || joined.length + left.length + back.length === 0) return;
+    const now = { t: (this.store.lastTick()?.t ?? -1) + 1, at: this.options.now() };
+    const say = (kind: EventRow['kind'], e: number, what: string) =>
+      this.endpointEvent(now, kind, e, `${endpointName(this.urls[e] ?? '')} ${what}.`);
+    try {
+      for (const e of joined) {
+        this.urls.push(endpoints[e]!.url);
+        this.store.addEndpoint(e, endpoints[e]!);
+      }
+      for (const e of left) this.store.setRemoved(e, true);
+      for (const e of back) this.store.setRemoved(e, false);
+      this.store.writeEvents([
+        ...joined.map((e) => say('joined', e, 'was added')),
+        ...left.map((e) => say('left', e, 'was taken away')),
+        ...back.map((e) => say('joined', e, 'is back')),
+      ]);
+    } catch (error) {
+      this.abandon();
+      this.options.onFault(asEngineError(error, this.store.file));
     }
   }
 

@@ -4,7 +4,7 @@
  */
 import { WebSocket } from 'ws';
 import type { Events, Remote } from './api.ts';
-import { announced } from './data-folder.ts';
+import { announced, type RunningEngine } from './data-folder.ts';
 import { createEngine, type EngineOptions } from './engine.ts';
 import { EngineError } from './errors.ts';
 import { createClient } from './rpc.ts';
@@ -53,15 +53,20 @@ export function connectTo(port: number, token: string): Promise<UsedEngine> {
   });
 }
 
-export async function useEngine(options: EngineOptions): Promise<UsedEngine> {
-  const running = announced(options.dataFolder);
-  if (running) {
-    try {
-      return await connectTo(running.port, running.token);
-    } catch {
-      // a dead one's announcement; the lock on the folder is what decides
-    }
+/** The engine that runs on the folder, and a connection to it; null where none answers. */
+export async function runningEngine(folder: string): Promise<(UsedEngine & RunningEngine) | null> {
+  const running = announced(folder);
+  if (!running) return null;
+  try {
+    return { ...running, ...(await connectTo(running.port, running.token)) };
+  } catch {
+    return null; // a dead one's announcement; the lock on the folder is what decides
   }
+}
+
+export async function useEngine(options: EngineOptions): Promise<UsedEngine> {
+  const running = await runningEngine(options.dataFolder);
+  if (running) return running;
   const engine = await createEngine(options);
   const call =
     (method: (...args: unknown[]) => unknown) =>

@@ -56,6 +56,8 @@ export const runSteps: readonly string[] = [
     n BLOB NOT NULL, ms BLOB NOT NULL, sum BLOB NOT NULL, min BLOB NOT NULL, max BLOB NOT NULL
   ) STRICT;
   `,
+  // labels of its file_sd entry
+  `ALTER TABLE endpoint ADD COLUMN labels TEXT NOT NULL DEFAULT '{}';`,
 ];
 
 export const librarySteps: readonly string[] = [
@@ -70,6 +72,13 @@ export const librarySteps: readonly string[] = [
     started INTEGER NOT NULL, ended INTEGER, interval_ms INTEGER NOT NULL, endpoints INTEGER NOT NULL,
     workers INTEGER NOT NULL, ticks INTEGER NOT NULL, bytes INTEGER, generation_tokens INTEGER) STRICT;
   CREATE INDEX run_started ON run(started DESC);
+  `,
+  // paths of file_sd files; of secrets the names only: of headers, and the URLs that have a user and password
+  `
+  ALTER TABLE cluster ADD COLUMN files TEXT NOT NULL DEFAULT '[]';
+  ALTER TABLE cluster ADD COLUMN ca_file TEXT;
+  ALTER TABLE cluster ADD COLUMN headers TEXT NOT NULL DEFAULT '[]';
+  ALTER TABLE cluster ADD COLUMN logins TEXT NOT NULL DEFAULT '[]';
   `,
 ];
 

@@ -1,15 +1,18 @@
 /**
  * One GET of one endpoint, with its outcome: kept-alive connections, a time limit over the whole of it, a size limit
- * counted after gunzip, redirects to the same origin only. Never throws; a failure is an outcome with a sentence that
- * says what to do.
+ * counted after gunzip, redirects to the same origin only, the system's authorities beside Node's own. Never throws; a
+ * failure is an outcome with a sentence that says what to do (scrape-faults.ts).
  */
 import http from 'node:http';
 import https from 'node:https';
+import tls from 'node:tls';
 import { createGunzip, createInflate } from 'node:zlib';
 import type { Readable } from 'node:stream';
 import type { OutcomeReason } from './api.ts';
-import { endpointName } from './addresses.ts';
+import { endpointName, type Login } from './addresses.ts';
+import { columnSources } from './catalogue.ts';
 import { parse, type ParsedBody } from './parse.ts';
+import { checkBody, Failure, networkFailure, statusFailure, type Asked } from './scrape-faults.ts';
 
 export interface Scraped {
   ok: true;
@@ -26,6 +29,8 @@ export interface Failed {
   ok: false;
   reason: OutcomeReason;
   sentence: string;
+  /** Whose metrics came instead, as in CheckReport; null: nobody's that is known. */
+  server: string | null;
   sentAt: number;
   receivedAt: number;
 }
@@ -37,9 +42,19 @@ export interface ScrapeOptions {
   now: () => number;
   /** Bytes after gunzip; default 32 MiB. */
   sizeLimit?: number;
+  /** Sent with every request; redirects stay in the origin, so nobody else gets them. */
+  headers?: Record<string, string>;
+  /** Basic authorization, unless the headers have one. */
+  login?: Login | null;
+  /** PEM: authorities to trust beside Node's own and the system's. */
+  ca?: string | null;
+  /** See Scraper.names. */
+  names?: boolean;
 }
 
 export interface Scraper {
+  /** Ask with `name[]` for what the catalogue reads, and nothing else. Who does not know it sends everything. */
+  names: boolean;
   scrape(signal?: AbortSignal): Promise<Outcome>;
   close(): void;
 }
@@ -47,38 +62,81 @@ export interface Scraper {
 const SIZE_LIMIT = 32 * 1024 * 1024;
 const REDIRECTS = 3;
 
-/** A failure on its way to becoming an outcome. */
-class Failure extends Error {
-  readonly reason: OutcomeReason;
-  constructor(reason: OutcomeReason, sentence: string) {
-    super(sentence);
-    this.reason = reason;
-  }
+/**
+ * Every sample that parse.ts reads. With `vllm:` only: that is how prometheus_client's registry, which honours `name[]`,
+ * has them under every spelling that it may write (and the query stays below the 8 kB that proxies take). Where this
+ * leaves out what matters, nothing of vLLM comes at all.
+ */
+export const askedNames: readonly string[] = [
+  ...new Set(
+    columnSources.flatMap(({ id, kind, names }) =>
+      id === 'process_start'
+        ? names
+        : names.flatMap((name) => [
+            `vllm:${name}`,
+            ...(kind === 'counter' ? [`vllm:${name.replace(/_(total|sum|count)$/, '')}_created`] : []),
+          ]),
+    ),
+  ),
+];
+const namesQuery = askedNames.map((name) => `name%5B%5D=${name}`).join('&');
+
+function withNames(url: string): string {
+  const asked = new URL(url);
+  asked.search = [asked.search.slice(1), namesQuery].filter((part) => part !== '').join('&');
+  return asked.href;
+}
+
+/** Node's and the system's authorities: read once, since that takes a tenth of a second. */
+let authorities: string[] | undefined;
+/** By CA file; making one of hundreds of authorities takes as long again, and each connection would. */
+const contexts = new Map<string, tls.SecureContext>();
+
+function contextFor(ca: string | null): tls.SecureContext {
+  const known = contexts.get(ca ?? '');
+  if (known) return known;
+  authorities ??= [...new Set([...tls.getCACertificates('default'), ...tls.getCACertificates('system')])];
+  const context = tls.createSecureContext({ ca: ca === null ? authorities : [...authorities, ca] });
+  if (contexts.size >= 20) contexts.clear();
+  contexts.set(ca ?? '', context);
+  return context;
+}
+
+/** Names in another case are the same to Node; the last one counts. */
+const headersFor = (given: Record<string, string>, login: Login | null): Record<string, string> => ({
+  'user-agent': 'vllm-scope',
+  ...(login && {
+    authorization: `Basic ${Buffer.from(`${login.user}:${login.password}`).toString('base64')}`,
+  }),
+  ...given,
+  // never OpenMetrics: Python servers then write two spellings of a name (client_python #1177)
+  accept: 'text/plain;version=0.0.4',
+  'accept-encoding': 'gzip, deflate',
+});
+
+/** In words, without the secret itself. */
+function secretIn(given: Record<string, string>, login: Login | null): string | null {
+  const names = Object.keys(given);
+  if (names.some((name) => /^authorization$/i.test(name))) return 'the header Authorization that was given';
+  if (login) return 'the user and password that were given';
+  return names.length > 0 ? `the headers that were given (${names.join(', ').slice(0, 100)})` : null;
 }
 
 /** Keeps one connection to one endpoint. One scrape at a time. */
-export function createScraper(
-  url: string,
-  { timeoutMs, now, sizeLimit = SIZE_LIMIT }: ScrapeOptions,
-): Scraper {
+export function createScraper(url: string, options: ScrapeOptions): Scraper {
+  const { timeoutMs, now, sizeLimit = SIZE_LIMIT, headers: given = {}, login = null, ca = null } = options;
   const name = endpointName(url);
+  const asked: Asked = { name, url, timeoutMs, secret: secretIn(given, login), ca: ca !== null };
   const secure = url.startsWith('https:');
-  const agent = secure
-    ? new https.Agent({ keepAlive: true, maxSockets: 1 })
-    : new http.Agent({ keepAlive: true, maxSockets: 1 });
+  const headers = headersFor(given, login);
+  let agent: http.Agent | undefined;
 
   const get = (target: string, signal: AbortSignal) =>
     new Promise<http.IncomingMessage>((resolve, reject) => {
-      const request = (secure ? https : http).get(target, {
-        agent,
-        signal,
-        headers: {
-          // never OpenMetrics: Python servers then write two spellings of a name (client_python #1177)
-          accept: 'text/plain;version=0.0.4',
-          'accept-encoding': 'gzip, deflate',
-          'user-agent': 'vllm-scope',
-        },
-      });
+      agent ??= secure
+        ? new https.Agent({ keepAlive: true, maxSockets: 1, secureContext: contextFor(ca) })
+        : new http.Agent({ keepAlive: true, maxSockets: 1 });
+      const request = (secure ? https : http).get(target, { agent, signal, headers });
       request.on('response', resolve);
       request.on('error', (error: NodeJS.ErrnoException) =>
         reject(Object.assign(error, { reused: request.reusedSocket })),
@@ -87,7 +145,7 @@ export function createScraper(
 
   /** The reply to the last of a few redirects. A reset of a reused connection is no fault: it is tried once more. */
   const follow = async (signal: AbortSignal) => {
-    let target = url;
+    let target = scraper.names ? withNames(url) : url;
     for (let redirects = 0; ; redirects++) {
       let reply: http.IncomingMessage;
       try {
@@ -143,74 +201,20 @@ export function createScraper(
       const receivedAt = now();
       const text = bytes.toString('latin1');
       const status = reply.statusCode ?? 0;
-      if (status !== 200) throw new Failure('http', httpSentence(name, status, text));
+      if (status !== 200) throw statusFailure(asked, status, text, reply.headers['www-authenticate']);
       if (!reply.complete) throw new Failure('cut', `The answer of ${name} was cut off.`);
       const body = parse(text);
-      check(name, text, body, reply.headers['content-type'] ?? '');
+      checkBody(asked, text, body, reply.headers['content-type'] ?? '');
       const date = Date.parse(reply.headers.date ?? '');
       const serverAt = Number.isNaN(date) ? null : date;
       return { ok: true, body, text, sentAt, receivedAt, serverAt, bytes: bytes.length };
     } catch (error) {
-      const failure = error instanceof Failure ? error : fromNetwork(name, error, limit.aborted, timeoutMs);
-      return { ok: false, reason: failure.reason, sentence: failure.message, sentAt, receivedAt: now() };
+      const failure = error instanceof Failure ? error : networkFailure(asked, error, limit.aborted);
+      const { reason, server, message: sentence } = failure;
+      return { ok: false, reason, server, sentence, sentAt, receivedAt: now() };
     }
   };
 
-  return { scrape, close: () => agent.destroy() };
-}
-
-/** Whether a 200 is what it should be; throws the failure it is otherwise. */
-function check(name: string, text: string, body: ParsedBody, type: string): void {
-  if (body.samples === 0 || /^\s*[<{]/.test(text.slice(0, 64)))
-    throw new Failure('not-metrics', `${name} answered, but not with metrics. Is it vLLM's API server?`);
-  if (!body.complete || (type.includes('openmetrics') && body.dialect !== 'openmetrics'))
-    throw new Failure('cut', `The answer of ${name} ends in the middle.`);
-  if (body.names.size === 0) throw new Failure('no-vllm', noVllmSentence(name, text));
-}
-
-const others: [RegExp, string][] = [
-  [/^sglang[:_]/m, 'SGLang'],
-  [/^(?:trtllm_|nv_trt_llm_)/m, 'TensorRT-LLM'],
-  [/^dynamo_/m, 'NVIDIA Dynamo'],
-  [/^ray_/m, 'Ray'],
-];
-
-/** A 200 without any `vllm:` metric: statistics are off, or it is something else. */
-export function noVllmSentence(name: string, text: string): string {
-  const other = others.find(([family]) => family.test(text));
-  if (other) return `${name} is no vLLM: its metrics are those of ${other[1]}.`;
-  if (/^(?:process_|python_|http_)/m.test(text))
-    return `Statistics are off on ${name} (--disable-log-stats?), or it has only just started.`;
-  return `${name} answers with metrics, but none of vLLM.`;
-}
-
-function httpSentence(name: string, status: number, text: string): string {
-  if (status === 404)
-    return `${name} said 404: it serves no /metrics there. Is it vLLM's own server (a NeMo RL worker serves none)?`;
-  if (status === 401 || status === 403) return `${name} said ${status}: it wants a key or a header.`;
-  const said = Buffer.from(text, 'latin1').toString('utf8').replace(/\s+/g, ' ').trim().slice(0, 100);
-  return `${name} said ${status}${said ? ` "${said}"` : ''}.`;
-}
-
-const unreachable: Record<string, string> = {
-  ENOTFOUND: 'is not known: no such host',
-  EAI_AGAIN: 'could not be looked up: the name server does not answer',
-  EHOSTUNREACH: 'cannot be reached: no route to the host',
-  ENETUNREACH: 'cannot be reached: no route to its network',
-  ECONNRESET: 'closed the connection before it answered',
-  EPIPE: 'closed the connection before it answered',
-};
-
-function fromNetwork(name: string, error: unknown, timedOut: boolean, timeoutMs: number): Failure {
-  const { code, message } = error as NodeJS.ErrnoException;
-  if (timedOut || code === 'ETIMEDOUT')
-    return new Failure('timeout', `${name} did not answer within ${timeoutMs / 1000} s.`);
-  if (code === 'ECONNREFUSED')
-    return new Failure('refused', `${name} refused the connection. Is the server up?`);
-  if (message === 'aborted') return new Failure('cut', `The answer of ${name} was cut off.`);
-  if (code?.startsWith('HPE_'))
-    return new Failure('not-metrics', `${name} does not speak HTTP (${code}). Is it the right port?`);
-  if (code?.startsWith('Z_')) return new Failure('cut', `The compressed answer of ${name} is damaged.`);
-  if (code && unreachable[code]) return new Failure('unreachable', `${name} ${unreachable[code]}.`);
-  return new Failure('unreachable', `${name} cannot be reached: ${message || code || 'unknown fault'}.`);
+  const scraper = { names: options.names ?? false, scrape, close: () => agent?.destroy() };
+  return scraper;
 }

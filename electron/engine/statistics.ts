@@ -6,12 +6,18 @@ import type { Aggregate, MetricStatistics, StatisticsQuery, WorkerStatistics } f
 import { findMetric, type Metric } from './catalogue.ts';
 import { EngineError } from './errors.ts';
 import * as queries from './queries.ts';
-import { slotsOf, type RunFile } from './timelines.ts';
+import { buckets, originOf, slotsOf, type RunFile } from './timelines.ts';
+import { WIDTHS, type Width } from './vectors.ts';
 
 /** Made once a connection: where a statement leaves what the next one reads. */
 export const temporaryTables = `
   CREATE TEMP TABLE own(n INTEGER, w INTEGER, a INTEGER, b INTEGER, lost INTEGER, PRIMARY KEY(n, w)) WITHOUT ROWID;
   CREATE TEMP TABLE measured(k INTEGER, w INTEGER, at INTEGER, value REAL, delta REAL, whole REAL, ms INTEGER, reset INTEGER);`;
+
+/** A metric with more samples than this in a window may come from buckets: raw, it would hold up others for too long. */
+const COARSE_FROM = 50_000;
+/** A bucket is at most this share of the window. */
+const EDGE_SHARE = 0.01;
 
 /** Windows numbered over all calls, so that calls between which others come in keep their edges. */
 let windows = 0;
@@ -26,6 +32,11 @@ interface PerWorker extends Aggregate {
 export async function statistics(run: RunFile, query: StatisticsQuery): Promise<MetricStatistics[]> {
   const { from, to } = query;
   if (!(to > from)) throw new EngineError('bad-input', 'Statistics need a span: to must be after from.');
+  if (query.coarse === true && ((to - from) / run.intervalMs) * run.workers > COARSE_FROM) {
+    const found: MetricStatistics[] = [];
+    for (const id of query.metrics) found.push(await fromBuckets(run, named(id), from, to));
+    return found;
+  }
   const n = ++windows;
   const makeEdges = () => run.all(queries.makeEdges, { n, windows: JSON.stringify([[from, to]]) });
   try {
@@ -38,8 +49,7 @@ export async function statistics(run: RunFile, query: StatisticsQuery): Promise<
       0;
     const found: MetricStatistics[] = [];
     for (const id of query.metrics) {
-      const metric = findMetric(id);
-      if (!metric) throw new EngineError('not-found', `No metric is called "${id}".`);
+      const metric = named(id);
       // no await between filling temp.measured and reading it: other calls use it too
       await run.breathe();
       // ... and where they are about many other files, this one's connection was let go, and its tables with it
@@ -50,6 +60,12 @@ export async function statistics(run: RunFile, query: StatisticsQuery): Promise<
   } finally {
     run.all('DELETE FROM temp.own WHERE n = :n', { n });
   }
+}
+
+function named(id: string): Metric {
+  const metric = findMetric(id);
+  if (!metric) throw new EngineError('not-found', `No metric is called "${id}".`);
+  return metric;
 }
 
 interface Window {
@@ -80,8 +96,7 @@ function ofMetric(run: RunFile, metric: Metric, { n, from, to, expected, lost }:
   const perWorker = new Map(run.all<PerWorker>(queries.overTime).map((r) => [r.w, r]));
   const isRatio = metric.of.length === 2;
   const counts = metric.kind !== 'gauge';
-  const workers = run.all<{ w: number }>('SELECT w FROM worker ORDER BY w');
-  const each = workers.map(({ w }): WorkerStatistics => {
+  const each = workersOf(run).map((w): WorkerStatistics => {
     const r = perWorker.get(w);
     const whole = isRatio ? (r?.whole ?? null) : null;
     const part = isRatio ? (r?.delta ?? null) : null;
@@ -102,17 +117,127 @@ function ofMetric(run: RunFile, metric: Metric, { n, from, to, expected, lost }:
       lost: counts && lost.has(w),
     };
   });
+  const ofSamples = { ...samples, sum: counts && !isRatio ? samples.sum : null };
+  return {
+    ...overAll(run, metric, ofSamples, each, expected > 0 ? rows / expected : null),
+    bucketSeconds: 0,
+  };
+}
+
+const workersOf = (run: RunFile) => run.all<{ w: number }>('SELECT w FROM worker ORDER BY w').map((r) => r.w);
+
+/** What follows from the numbers of each worker. */
+function overAll(
+  run: RunFile,
+  metric: Metric,
+  samples: Aggregate,
+  each: WorkerStatistics[],
+  coverage: number | null,
+): Omit<MetricStatistics, 'bucketSeconds'> {
+  const isRatio = metric.of.length === 2;
+  const counts = metric.kind !== 'gauge';
   const values = each.map((e) => (isRatio ? e.ratio : counts ? e.delta : e.mean));
-  const overWorkers = run.all<Aggregate>(queries.overWorkers, { values: JSON.stringify(values) })[0]!;
+  const workers = run.all<Aggregate>(queries.overWorkers, { values: JSON.stringify(values) })[0]!;
   const part = each.reduce((sum, e) => sum + (e.part ?? 0), 0);
   const whole = each.reduce((sum, e) => sum + (e.whole ?? 0), 0);
   return {
     metric: metric.id,
-    samples: { ...samples, sum: counts && !isRatio ? samples.sum : null },
-    workers: { ...overWorkers, sum: isRatio ? null : overWorkers.sum },
+    samples,
+    workers: { ...workers, sum: isRatio ? null : workers.sum },
     pooled: isRatio && whole > 0 ? part / whole : null,
-    coverage: expected > 0 ? Math.min(1, rows / expected) : null,
+    coverage: coverage === null ? null : Math.min(1, coverage),
     lowerBound: counts && each.some((e) => e.resets > 0 || e.lost),
     each,
   };
+}
+
+/**
+ * The same from rolled-up buckets that hold the window, for spans whose raw rows would take seconds. The mean of a
+ * counter is over time and not over samples, ratios have pooled values only, and there are no percentiles.
+ */
+async function fromBuckets(
+  run: RunFile,
+  metric: Metric,
+  from: number,
+  to: number,
+): Promise<MetricStatistics> {
+  const origin = originOf(run.startedAt);
+  const width: Width =
+    WIDTHS.toReversed().find((w) => w * 1000 <= (to - from) * EDGE_SHARE && w * 1000 >= run.intervalMs) ??
+    WIDTHS[0];
+  const widthMs = width * 1000;
+  const last = run.all<{ at: number | null }>('SELECT max(at) AS at FROM tick')[0]?.at ?? origin;
+  const first = Math.max(0, Math.floor((from - origin) / widthMs));
+  const until = Math.max(first, Math.ceil((Math.min(to, last + run.intervalMs) - origin) / widthMs));
+  const all = await buckets(run, metric.of, width, first, until);
+  const [mains, wholes] = metric.of.map((column) => all.get(column)!);
+  const isRatio = metric.of.length === 2;
+  const counts = metric.kind !== 'gauge';
+  const span = {
+    from: Math.max(origin + first * widthMs, run.startedAt),
+    to: Math.min(origin + until * widthMs, last + run.intervalMs),
+  };
+  const restarts = new Map(
+    run.all<{ w: number; n: number }>(queries.restartsOf, span).map((r) => [r.w, r.n]),
+  );
+  const totals = new Total();
+  const each = workersOf(run).map((w): WorkerStatistics => {
+    const own = new Total();
+    let whole = 0;
+    for (const [b, bucket] of mains!) {
+      if ((bucket.n[w] ?? 0) === 0) continue;
+      own.add(bucket.n[w]!, bucket.ms[w]!, bucket.sum[w]!, bucket.min[w]!, bucket.max[w]!);
+      whole += wholes?.get(b)?.sum[w] ?? 0;
+    }
+    totals.add(own.n, own.ms, own.sum, own.min, own.max);
+    const delta = counts && own.ms > 0 ? own.sum : null;
+    return {
+      w,
+      ...own.aggregate(metric),
+      delta: isRatio ? null : delta,
+      part: isRatio ? delta : null,
+      whole: isRatio && delta !== null ? whole : null,
+      ratio: isRatio && whole > 0 ? own.sum / whole : null,
+      resets: restarts.get(w) ?? 0,
+      lost: false,
+    };
+  });
+  const expected = run.all<{ n: number | null }>(queries.expectedSamples, {
+    ...span,
+    interval: run.intervalMs,
+  })[0]?.n;
+  const coverage = expected ? totals.n / expected : null;
+  return { ...overAll(run, metric, totals.aggregate(metric), each, coverage), bucketSeconds: width };
+}
+
+/** Buckets added up. */
+class Total {
+  n = 0;
+  ms = 0;
+  sum = 0;
+  min = Infinity;
+  max = -Infinity;
+
+  add(n: number, ms: number, sum: number, min: number, max: number): void {
+    this.n += n;
+    this.ms += ms;
+    this.sum += sum;
+    // NaN loses against a number
+    if (min < this.min) this.min = min;
+    if (max > this.max) this.max = max;
+  }
+
+  aggregate(metric: Metric): Aggregate {
+    const isRatio = metric.of.length === 2;
+    const [sum, weight] = metric.kind === 'gauge' ? [this.sum, this.n] : [this.sum * 1000, this.ms];
+    return {
+      mean: isRatio || weight === 0 ? null : sum / weight,
+      min: isRatio || this.min === Infinity ? null : this.min,
+      max: isRatio || this.max === -Infinity ? null : this.max,
+      p50: null,
+      p95: null,
+      sum: metric.kind === 'counter' && this.ms > 0 ? this.sum : null,
+      n: this.n,
+    };
+  }
 }

@@ -44,6 +44,15 @@ export interface PackedBucket {
   max: Uint8Array;
 }
 
+/** A row of `endpoint`; its number is its place. */
+export interface StoredEndpoint {
+  url: string;
+  /** Of its file_sd entry. */
+  labels: Record<string, string>;
+}
+
+const insertEndpoint = 'INSERT INTO endpoint(e, url, added, labels) VALUES (?, ?, ?, ?)';
+
 interface OpenOutage {
   id: number;
   reason: string;
@@ -154,7 +163,7 @@ export class RunStore {
   }
 
   /** A new file; throws where one is already. */
-  static create(file: string, meta: RunMeta, endpoints: readonly string[]): RunStore {
+  static create(file: string, meta: RunMeta, endpoints: readonly StoredEndpoint[]): RunStore {
     if (fs.existsSync(file))
       throw new EngineError('bad-input', `${file} exists already; choose another name.`);
     // not made here: mkdir of a path under /proc never returns
@@ -165,8 +174,8 @@ export class RunStore {
       const put = db.prepare('INSERT INTO meta(key, value) VALUES (?, ?)');
       db.transaction(() => {
         for (const [key, value] of Object.entries(meta)) put.run(key, value);
-        const endpoint = db.prepare('INSERT INTO endpoint(e, url, added) VALUES (?, ?, 0)');
-        endpoints.forEach((url, e) => endpoint.run(e, url));
+        const endpoint = db.prepare(insertEndpoint);
+        endpoints.forEach(({ url, labels }, e) => endpoint.run(e, url, 0, JSON.stringify(labels)));
         db.prepare('INSERT INTO stretch(first, began) VALUES (0, ?)').run(meta.startedAt);
       })();
       return new RunStore(db, file);
@@ -194,6 +203,29 @@ export class RunStore {
       (this.db.prepare('SELECT t, at FROM tick ORDER BY t DESC LIMIT 1').get() as
         { t: number; at: number } | undefined) ?? null
     );
+  }
+
+  endpoints(): StoredEndpoint[] {
+    const rows = this.db.prepare('SELECT url, labels FROM endpoint ORDER BY e').all() as {
+      url: string;
+      labels: string;
+    }[];
+    return rows.map((r) => ({ url: r.url, labels: JSON.parse(r.labels) as Record<string, string> }));
+  }
+
+  /** A further endpoint, from the next tick on. */
+  addEndpoint(e: number, { url, labels }: StoredEndpoint): void {
+    this.db.prepare(insertEndpoint).run(e, url, (this.lastTick()?.t ?? -1) + 1, JSON.stringify(labels));
+  }
+
+  /** From the last tick on nothing is expected of an endpoint and its workers; or again, where it is back. */
+  setRemoved(e: number, removed: boolean): void {
+    const t = removed ? (this.lastTick()?.t ?? 0) : null;
+    this.db.transaction(() => {
+      this.db.prepare('UPDATE endpoint SET removed = ? WHERE e = ?').run(t, e);
+      this.db.prepare('UPDATE worker SET removed = ? WHERE endpoint = ?').run(t, e);
+    })();
+    this.outages.delete(e);
   }
 
   /** What a WorkerBook needs to go on. */

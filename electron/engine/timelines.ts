@@ -195,7 +195,7 @@ type Buckets = Map<string, Map<number, Bucket>>;
  * Buckets [first, until) of some columns, those that have samples: stored ones, the rest made from narrower ones or
  * raw rows.
  */
-async function buckets(
+export async function buckets(
   run: RunFile,
   ids: readonly string[],
   width: Width,

@@ -5,13 +5,17 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { CheckReport, Events, RunSummary } from './api.ts';
-import { endpointUrls } from './addresses.ts';
+import { parseAddresses } from './addresses.ts';
 import { checkFile, checkUrl } from './check.ts';
 import { announce, lastingToken, withdraw } from './data-folder.ts';
 import { createEngine } from './engine.ts';
 import { EngineError } from './errors.ts';
+import { parent } from './parent.ts';
 import { useEngine } from './running-engine.ts';
 import { serve as serveEngine } from './server.ts';
+import { shown } from './shown.ts';
+import { addressesOf } from './targets.ts';
+import { engineOnceFree, tellRecording } from './under-main.ts';
 
 /** Wrong usage: exit code 2. */
 export class UsageError extends EngineError {
@@ -56,22 +60,10 @@ const pollSettings = (given: Given) => ({
 function asked(): Promise<void> {
   return new Promise((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve());
-    const heard = (message: unknown) => {
-      if (typeof message === 'object' && message !== null && 'type' in message && message.type === 'end')
-        resolve();
-    };
     process.once('disconnect', () => resolve());
-    process.on('message', heard);
-    parentPort()?.on('message', (event) => heard(event.data));
+    parent()?.onMessage((message) => message.type === 'end' && resolve());
   });
 }
-
-/** Electron's utilityProcess has this instead of process.send. */
-interface ParentPort {
-  on(event: 'message', listener: (event: { data: unknown }) => void): void;
-  postMessage(message: unknown): void;
-}
-const parentPort = () => (process as unknown as { parentPort?: ParentPort }).parentPort;
 
 export async function serve(given: Given): Promise<void> {
   const { dataFolder, version } = given;
@@ -81,7 +73,15 @@ export async function serve(given: Given): Promise<void> {
   if (!Number.isInteger(port) || port < 0 || port > 65535)
     throw new UsageError(`--port ${given.port} is no port.`);
   const ending = asked();
-  const engine = await createEngine({ dataFolder, version, resume: env.VLLM_SCOPE_RESUME === '1' });
+  const main = parent();
+  const options = {
+    dataFolder,
+    version,
+    resume: env.VLLM_SCOPE_RESUME === '1',
+    keychain: main?.keychain ?? null,
+  };
+  const engine = main ? await engineOnceFree(options, main, ending) : await createEngine(options);
+  if (engine === null) return;
   try {
     const token = env.VLLM_SCOPE_TOKEN || lastingToken(dataFolder);
     const server = await serveEngine(engine, {
@@ -98,10 +98,10 @@ export async function serve(given: Given): Promise<void> {
     announce(dataFolder, { pid: process.pid, port: server.port, token });
     const wanted = given.connect?.join(' ') ?? env.VLLM_SCOPE_CONNECT;
     if (wanted) await connectOnce(engine.methods, wanted, given.name ?? env.VLLM_SCOPE_CONNECT_NAME, given);
-    const started = { type: 'listening', port: server.port };
-    if (parentPort()) parentPort()?.postMessage(started);
-    else if (process.send) process.send(started);
-    else {
+    if (main) {
+      main.post({ type: 'listening', port: server.port });
+      tellRecording(engine, main);
+    } else {
       const name = host.includes(':') ? `[${host}]` : host;
       if (given.json) console.log(JSON.stringify({ url: `http://${name}:${server.port}/#token=${token}` }));
       else console.log(`http://${name}:${server.port}/#token=${token}`);
@@ -125,15 +125,16 @@ async function connectOnce(
   name: string | undefined,
   given: Given,
 ): Promise<void> {
-  const urls = endpointUrls(addresses).join(' ');
-  const known = (await methods.listClusters()).find((c) => c.endpoints.map((e) => e.url).join(' ') === urls);
+  const { urls: endpoints, files } = parseAddresses(addresses);
+  const same = addressesOf({ endpoints, files });
+  const known = (await methods.listClusters()).find((c) => c.addresses === same);
   if (known) await methods.connectCluster(known.id);
   else await methods.addCluster({ name: name ?? '', addresses, ...pollSettings(given) });
 }
 
 export async function record(words: string[], given: Given): Promise<void> {
   const addresses = words.join(' ');
-  endpointUrls(addresses); // refuse what is no address before anything is made
+  parseAddresses(addresses); // refuse what is no address before anything is made
   const length = given.for === undefined ? null : duration(given.for, '--for');
   const ending = asked();
   const input = {
@@ -250,7 +251,9 @@ function checkText(r: CheckReport): string {
   say('reachable', r.reachable ? 'yes' : 'no');
   if (r.error !== null) say('problem', shown(r.error));
   if (r.dialect) say('dialect', r.dialect);
+  if (r.server !== null && r.server !== 'vLLM') say('server', r.server);
   if (r.generation) say('vLLM', r.generation);
+  if (r.restricts === true) say('name[]', 'honoured: only what is read is asked for');
   if (r.bytes !== null)
     say(
       'answer',
@@ -296,7 +299,3 @@ function runLine(r: RunSummary): string {
     `${r.id}  ${new Date(r.startedAt).toISOString()}  ${r.state}  ${length} s  ${many(r.workers, 'worker')}  ${many(r.ticks, 'tick')}${tokens}  ${r.name}`,
   );
 }
-
-/** Text from outside on a terminal: control and bidi characters are shown, not obeyed. */
-const shown = (text: string) =>
-  text.replace(/[\p{Cc}\p{Cf}]/gu, (c) => `\\u${c.codePointAt(0)!.toString(16).padStart(4, '0')}`);
