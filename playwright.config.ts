@@ -31,7 +31,7 @@ export default defineConfig({
   projects: [
     {
       name: 'chromium',
-      testIgnore: '**/shell.spec.ts',
+      testIgnore: '**/shell*.spec.ts',
       // each project empties its own folder only, never the other's reports
       outputDir: 'test-results/chromium',
       use: {
@@ -44,6 +44,6 @@ export default defineConfig({
         },
       },
     },
-    { name: 'electron', testMatch: '**/shell.spec.ts', outputDir: 'test-results/electron' },
+    { name: 'electron', testMatch: '**/shell*.spec.ts', outputDir: 'test-results/electron' },
   ],
 });

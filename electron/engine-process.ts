@@ -1,8 +1,8 @@
 /**
- * Starts the engine beside main, starts it again when it dies (it then goes on with the runs it was writing), and
- * asks it to end on quit. Port and token are fixed for main's lifetime, so that a page finds the restarted engine
- * where the old one was.
- * Knows nothing of windows; Electron's utilityProcess comes in as an argument.
+ * Starts the engine beside main, starts it again when it dies (it then goes on with the runs it was writing), passes
+ * on what it says, and asks it to end on quit. Port and token are fixed for main's lifetime, so that a page finds the
+ * restarted engine where the old one was.
+ * Knows nothing of windows; what it needs of Electron comes in as an argument.
  */
 import { fork } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -10,7 +10,9 @@ import { once } from 'node:events';
 import path from 'node:path';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { UtilityProcess, utilityProcess } from 'electron';
+import type { SafeStorage, UtilityProcess, utilityProcess } from 'electron';
+import type { FromMain, RecordingState, ToMain } from './engine/parent.ts';
+import { answerOf } from './secrets.ts';
 
 const slowestRestartMs = 10_000;
 /** Up this long, the next death is a new misfortune and not the last one again. */
@@ -28,14 +30,24 @@ export interface EngineOptions {
   port: number;
   firstRestartMs: number;
   utility: typeof utilityProcess;
-  /** The engine serves; again after every restart, with the same port. */
-  onListening(this: void, port: number): void;
+  /** null: secrets cannot be kept in the OS's keychain. */
+  safeStorage: SafeStorage | null;
+  /** An engine serves; again after every restart, with the same port and token. */
+  onServing(this: void, serving: Serving): void;
+  /** What it records has changed. */
+  onState(this: void, state: RecordingState): void;
   /** It died before it ever served: a sentence for the user. It is not started again. */
   onFailed(this: void, sentence: string): void;
 }
 
+export interface Serving {
+  port: number;
+  token: string;
+  /** false: another engine, which was on the data folder before. Ours takes over when that one is gone. */
+  own: boolean;
+}
+
 export interface EngineProcess {
-  readonly token: string;
   /** Resolves when the engine is gone; it is given 5 s to close its run. */
   end(): Promise<void>;
 }
@@ -44,7 +56,7 @@ export interface EngineProcess {
 interface Child {
   pid: number | undefined;
   stderr: Readable | null;
-  post(message: unknown): void;
+  post(message: FromMain): void;
 }
 
 /**
@@ -89,19 +101,12 @@ function startChild(
     pid: child.pid,
     stderr: child.stderr,
     // a broken channel means that it is ending by itself
-    post: (message) => child.connected && child.send(message as object, () => undefined),
+    post: (message) => child.connected && child.send(message, () => undefined),
   };
 }
 
 const notStarted = (error: unknown) =>
   `The engine cannot be started: ${error instanceof Error ? error.message : String(error)}.`;
-
-/** The port of an announcement, null for any other message. */
-function announcedPort(message: unknown): number | null {
-  if (typeof message !== 'object' || message === null) return null;
-  const { type, port } = message as { type?: unknown; port?: unknown };
-  return type === 'listening' && typeof port === 'number' ? port : null;
-}
 
 export function startEngine(options: EngineOptions): EngineProcess {
   const token = randomBytes(16).toString('hex');
@@ -121,20 +126,39 @@ export function startEngine(options: EngineOptions): EngineProcess {
     // after its death under the app the runs that it wrote go on; at the app's own start they have ended
     if (served) env.VLLM_SCOPE_RESUME = '1';
     else delete env.VLLM_SCOPE_RESUME;
+    if (options.safeStorage) env.VLLM_SCOPE_KEYCHAIN = '1';
+    else delete env.VLLM_SCOPE_KEYCHAIN;
     let listeningAt: number | null = null;
     let lastWords = '';
 
-    const listening = (message: unknown) => {
-      const announced = announcedPort(message);
-      if (announced === null) return;
-      port = announced;
-      served = true;
-      listeningAt = Date.now();
-      options.onListening(port);
+    const hear = (message: unknown) => {
+      const said = message as ToMain;
+      switch (said.type) {
+        case 'listening':
+          port = said.port;
+          served = true;
+          listeningAt = Date.now();
+          options.onServing({ port, token, own: true });
+          break;
+        case 'taken':
+          served = true;
+          listeningAt = Date.now();
+          // what is recorded there is not ours to end
+          options.onState({ recording: [], stopped: [] });
+          options.onServing({ port: said.port, token: said.token, own: false });
+          break;
+        case 'state':
+          options.onState({ recording: said.recording, stopped: said.stopped });
+          break;
+        default: {
+          const answer = options.safeStorage && answerOf(options.safeStorage, said);
+          if (answer) child?.post(answer);
+        }
+      }
     };
     const exit = new Promise<string>((resolve) => {
       try {
-        child = startChild(options, args, env, listening, resolve);
+        child = startChild(options, args, env, hear, resolve);
       } catch (error) {
         resolve(notStarted(error));
       }
@@ -164,7 +188,6 @@ export function startEngine(options: EngineOptions): EngineProcess {
   start();
 
   return {
-    token,
     async end() {
       ending = true;
       clearTimeout(timer);

@@ -2,101 +2,14 @@
 // takes it along on quit. What the page itself can do is tested in Chromium, where it is the same page.
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { _electron, expect, test as base } from '@playwright/test';
-import type { ElectronApplication, Page } from '@playwright/test';
+import { expect } from '@playwright/test';
 import { startFakeCluster } from './fake-vllm.ts';
 import { walk } from './person.ts';
-
-interface Shell {
-  app: ElectronApplication;
-  page: Page;
-  /** What main and the engine have said to stderr so far. */
-  said: () => string;
-}
-
-const ownPage = /^http:\/\/127\.0\.0\.1:\d+\//;
-
-/** A data folder of the test's own, and a way to start the app on it; both are gone when it ends. */
-const test = base.extend<{ folder: string; launch: (options?: LaunchOptions) => Promise<Shell> }>({
-  // Playwright tells from the pattern which fixtures a fixture needs: here none
-  // eslint-disable-next-line no-empty-pattern -- see above
-  folder: async ({}, use) => {
-    const folder = await mkdtemp(path.join(tmpdir(), 'vllm-scope-shell-'));
-    await use(folder);
-    await rm(folder, { recursive: true, force: true });
-  },
-  launch: async ({ folder }, use) => {
-    const started: Shell[] = [];
-    await use(async ({ data = folder, env = {} } = {}) => {
-      const app = await _electron.launch({
-        args: ['.', '--disable-gpu', '--data', data],
-        cwd: path.dirname(import.meta.dirname),
-        env: {
-          ...(process.env as Record<string, string>),
-          // Chromium refuses its sandbox to root
-          ...(process.getuid?.() === 0 ? { ELECTRON_DISABLE_SANDBOX: '1' } : {}),
-          VLLM_SCOPE_RESTART_DELAY_MS: '100',
-          ...env,
-        },
-      });
-      let text = '';
-      app.process().stderr?.on('data', (chunk: Buffer) => (text += chunk.toString()));
-      const shell = { app, page: await app.firstWindow(), said: () => text };
-      started.push(shell);
-      return shell;
-    });
-    for (const { app } of started) await app.close();
-  },
-});
-
-interface LaunchOptions {
-  data?: string;
-  env?: Record<string, string>;
-}
-
-/** Descendants of the app that are an engine: the forked Node, or Electron's utility process for Node. */
-function engines(app: ElectronApplication): number[] {
-  const rows = execFileSync('ps', ['-A', '-o', 'pid=,ppid=,stat=,args='], { encoding: 'utf8' })
-    .split('\n')
-    .map((line) => /^\s*(\d+)\s+(\d+)\s+(\S+)\s+(.*)$/.exec(line))
-    .filter((match) => match !== null)
-    .map(([, pid, parent, state, args]) => ({ pid: Number(pid), parent: Number(parent), state, args }));
-  const family = new Set([app.process().pid]);
-  // parents may stand behind their children: as many rounds as there are generations
-  for (let before = 0; before !== family.size;) {
-    before = family.size;
-    for (const { pid, parent } of rows) if (family.has(parent)) family.add(pid);
-  }
-  return rows
-    .filter(({ pid, state }) => family.has(pid) && !state?.startsWith('Z'))
-    .filter(({ args }) => /engine\.js serve|node\.mojom\.NodeService/.test(args ?? ''))
-    .map(({ pid }) => pid);
-}
-
-const isAlive = (pid: number) => {
-  try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
-  }
-};
-
-/** The runs of a data folder, as the command line lists them: by the engine that works on it, if there is one. */
-function runs(folder: string): { state: string; startedAt: number; endedAt: number }[] {
-  const args = ['out/main/engine.js', 'runs', '--json', '--data', folder];
-  return JSON.parse(execFileSync(process.execPath, args, { encoding: 'utf8' })) as ReturnType<typeof runs>;
-}
-
-/** The one engine of a running app. */
-async function engineOf(app: ElectronApplication): Promise<number> {
-  await expect.poll(() => engines(app)).toHaveLength(1);
-  return engines(app)[0] ?? Number.NaN;
-}
+import { endSession, engineOf, engines, isAlive, ownPage, runs, test } from './shells.ts';
 
 test('the window shows the page that the engine serves', async ({ launch }) => {
   const { app, page } = await launch();
@@ -264,7 +177,7 @@ test('a killed engine comes back at the same address, and the page and the run g
 
   expect(origin()).toBe(home);
   expect(await page.evaluate(() => JSON.stringify(sessionStorage))).toBe(token);
-  await app.close();
+  await endSession(app);
   const [run, ...others] = runs(folder);
   expect(others).toEqual([]);
   expect(run?.state).toBe('ended');
