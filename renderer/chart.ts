@@ -42,27 +42,47 @@ declare global {
   }
 }
 
+/**
+ * Its canvas is not in the page: stage.ts puts it into the one canvas of all panels. Without a graphics processor the
+ * browser copies every canvas that is in the page with every frame, also while only the crosshair moves.
+ */
 export class Chart {
   readonly metric: string;
-  #chart: echarts.ECharts;
+  #root = document.createElement('div');
+  #chart: echarts.ECharts | null = null;
+  #ratio = 0;
   #lines: Line[] | null = null;
 
-  constructor(metric: string, element: HTMLElement) {
+  constructor(metric: string) {
     this.metric = metric;
-    this.#chart = echarts.init(element, null, { renderer: 'canvas' });
-    // outerBoundsMode: ECharts 6 would otherwise move the plot away from the canvases under and over it
-    this.#chart.setOption({
+  }
+
+  #begin(width: number, height: number): echarts.ECharts {
+    this.#chart?.dispose();
+    this.#lines = null;
+    this.#ratio = devicePixelRatio;
+    const chart = echarts.init(this.#root, null, { renderer: 'canvas', width, height });
+    // outerBoundsMode: ECharts 6 would otherwise move the plot away from what is drawn under and over it
+    chart.setOption({
       animation: false,
       grid: { left: 0, right: 0, top: 0, bottom: 0, outerBoundsMode: 'none' },
       xAxis: { type: 'value', show: false },
       yAxis: { type: 'value', show: false },
       series: [],
     });
+    return chart;
   }
 
+  /** In CSS pixels, of this screen. */
   resize(width: number, height: number) {
-    if (this.#chart.getWidth() !== width || this.#chart.getHeight() !== height)
+    if (!this.#chart || this.#ratio !== devicePixelRatio) this.#chart = this.#begin(width, height);
+    else if (this.#chart.getWidth() !== width || this.#chart.getHeight() !== height)
       this.#chart.resize({ width, height, silent: true });
+  }
+
+  /** What was drawn last; null: nothing yet. */
+  get canvas(): HTMLCanvasElement | null {
+    return this.#root.querySelector('canvas');
   }
 
   /** The same array of lines as last time means: only the axes changed. */
@@ -74,15 +94,18 @@ export class Chart {
       yAxis: { type: scale.log ? 'log' : 'value', show: false, min: scale.low, max: scale.high },
     };
     if (lines === this.#lines) {
-      this.#chart.setOption(axes, { silent: true });
+      this.#chart?.setOption(axes, { silent: true });
       return;
     }
     this.#lines = lines;
-    this.#chart.setOption({ ...axes, series: lines.map(series) }, { silent: true, replaceMerge: ['series'] });
+    this.#chart?.setOption(
+      { ...axes, series: lines.map(series) },
+      { silent: true, replaceMerge: ['series'] },
+    );
   }
 
   read(): ChartReading {
-    const option = this.#chart.getOption() as { series?: { name?: string; data?: unknown }[] };
+    const option = (this.#chart?.getOption() ?? {}) as { series?: { name?: string; data?: unknown }[] };
     return {
       metric: this.metric,
       series: (option.series ?? []).map((s) => ({ name: s.name ?? '', points: pairs(s.data) })),
@@ -90,7 +113,7 @@ export class Chart {
   }
 
   dispose() {
-    this.#chart.dispose();
+    this.#chart?.dispose();
   }
 }
 

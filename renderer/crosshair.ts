@@ -3,7 +3,7 @@
  * dragged. Drawn alone while the pointer moves, so nothing here may ask an element for its size.
  */
 import { clock } from './clock.ts';
-import { blank, ink } from './ink.ts';
+import { blank, font, ink, px } from './ink.ts';
 import { placeAt, pointTime, timeAt, valueAt } from './reading.ts';
 import { opacityOf, xOf, yOf, type PanelBox, type Scene } from './scene.ts';
 import type { Span } from './span.ts';
@@ -12,16 +12,16 @@ import type { Span } from './span.ts';
 export interface Parts {
   /** Holds all panels; scrolls in `scroll`. */
   sheet: HTMLElement;
-  under: HTMLCanvasElement;
-  over: HTMLCanvasElement;
+  /** All plots: what lies under the lines, the lines, what lies over them. */
+  plots: HTMLCanvasElement;
   cross: HTMLCanvasElement;
   lanes: HTMLCanvasElement;
   axis: HTMLCanvasElement;
   overview: HTMLCanvasElement;
   /** The span being selected by dragging. */
   chosen: HTMLElement;
-  /** The time at the crosshair. */
-  mark: HTMLElement;
+  /** The time at the crosshair, on the axis. */
+  mark: HTMLCanvasElement;
 }
 
 /**
@@ -45,7 +45,7 @@ export function drawCross(
   const dots = dotsAt(s, boxes, i, x);
   const reach = dots.reduce((far, d) => Math.max(far, Math.abs(d.x)), 0) + 5;
   const half = Math.ceil(reach / 8) * 8;
-  parts.cross.style.width = `${2 * half}px`;
+  size(parts.cross, 2 * half);
   parts.cross.style.transform = `translateX(${x - half}px)`;
   const c = blank(parts.cross, 2 * half, height);
   if (!c) return;
@@ -60,9 +60,31 @@ export function drawCross(
     c.fill();
     c.stroke();
   }
-  const label = clock(timeAt(s.kept, i));
-  if (parts.mark.textContent !== label) parts.mark.textContent = label;
-  parts.mark.style.transform = `translateX(clamp(${s.x0}px, ${x}px - 50%, ${s.x1}px - 100%))`;
+  drawMark(parts.mark, s, clock(timeAt(s.kept, i)), x);
+}
+
+/** A canvas too: a text in the page would be laid out and painted anew with every move. */
+function drawMark(mark: HTMLCanvasElement, s: Scene, label: string, x: number) {
+  const height = px('axis') - 3;
+  const c = mark.getContext('2d');
+  if (!c) return;
+  c.font = font(px('t-11'));
+  const width = Math.ceil(c.measureText(label).width) + 12;
+  size(mark, width);
+  blank(mark, width, height);
+  c.fillStyle = ink('text');
+  c.fillRect(0, 0, width, height);
+  c.fillStyle = ink('surface');
+  c.textAlign = 'center';
+  c.fillText(label, width / 2, height / 2 + 0.5);
+  const left = Math.round(Math.max(s.x0, Math.min(x - width / 2, s.x1 - width)));
+  mark.style.transform = `translateX(${left}px)`;
+}
+
+/** Written only where it changes: it costs a layout. */
+function size(canvas: HTMLCanvasElement, width: number) {
+  const text = `${width}px`;
+  if (canvas.style.width !== text) canvas.style.width = text;
 }
 
 /** Where the lines are at a place, beside the rule: workers are scraped a little apart. */

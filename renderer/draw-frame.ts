@@ -8,8 +8,12 @@ import type { Span } from './span.ts';
 
 type Context = CanvasRenderingContext2D;
 
+/** Pixels above the first lane. */
+export const lanesTop = 2;
+
 /** Up to 16 workers: line = answered, 45 degree hatch = no answer or no tick, level hatch = asleep. */
-export function drawLanes(c: Context, s: Scene, top: number) {
+export function drawLanes(c: Context, s: Scene) {
+  const top = lanesTop;
   const k = s.kept;
   const half = (k.widthSeconds || s.run.intervalSeconds) * 500;
   const left = (i: number) => Math.max(s.x0, xOf(s, timeAt(k, i) - half));

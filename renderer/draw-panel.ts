@@ -3,16 +3,7 @@ import { narrow, tick } from './format.ts';
 import { dashed, font, hatch, ink, px } from './ink.ts';
 import { answered, answeredShare, hole, stretches, sums, timeAt, valueAt } from './reading.ts';
 import { gridValues } from './scale.ts';
-import {
-  needsTraffic,
-  opacityOf,
-  plotBottom,
-  workerName,
-  xOf,
-  yOf,
-  type PanelBox,
-  type Scene,
-} from './scene.ts';
+import { needsTraffic, opacityOf, workerName, xOf, yOf, type PanelBox, type Scene } from './scene.ts';
 
 type Context = CanvasRenderingContext2D;
 
@@ -172,7 +163,7 @@ function drawNoTraffic(c: Context, s: Scene, p: PanelBox) {
     }
     return any;
   };
-  const y = Math.round(p.top + p.height - plotBottom) - 0.5;
+  const y = Math.round(p.top + p.height - p.plot.bottom) - 0.5;
   for (const [begin, end] of stretches(s.begin, s.end, none)) {
     const a = Math.max(s.x0, xOf(s, edges(s, begin)[0]));
     const b = Math.min(s.x1, xOf(s, edges(s, end - 1)[1]));
@@ -204,11 +195,7 @@ function drawRug(c: Context, s: Scene, p: PanelBox) {
 
 /** Restarts at one time (an endpoint with several engines) share a flag. */
 function drawRestarts(c: Context, s: Scene, p: PanelBox, first: boolean) {
-  // what looked like a restart before several servers were found out was none
-  const several = new Set(s.events.filter((e) => e.kind === 'several-servers').map((e) => e.w));
-  const restarts = s.events.filter(
-    (e) => e.kind === 'restart' && !several.has(e.w) && e.at >= s.window.from && e.at <= s.window.to,
-  );
+  const restarts = s.restarts.filter((e) => e.at >= s.window.from && e.at <= s.window.to);
   let free = s.x0;
   for (let i = 0; i < restarts.length;) {
     const event = restarts[i];

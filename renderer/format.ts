@@ -105,7 +105,9 @@ export function value(unit: string, v: Maybe): string {
 }
 
 /** The same for the narrow column at the right end of a plot. */
-export const narrow = (unit: string, v: Maybe) => value(unit, v).replaceAll(thin, '').replace('.0%', '%');
+export const narrow = (unit: string, v: Maybe) => tight(value(unit, v));
+
+export const tight = (text: string) => text.replaceAll(thin, '').replace('.0%', '%');
 
 /** A tick of a y axis: no trailing zeros. */
 export function tick(unit: string, v: number): string {

@@ -13,6 +13,8 @@ function measure(): CSSStyleDeclaration {
     probe = document.createElement('i');
     probe.style.position = 'absolute';
     probe.style.visibility = 'hidden';
+    // forced colours would make every colour that of text; what they change stands in the tokens (style.css)
+    probe.style.setProperty('forced-color-adjust', 'none');
     document.documentElement.append(probe);
   }
   return probe.style;

@@ -3,27 +3,35 @@ import type { scope as pageScope } from './state.svelte.ts';
 
 type Scope = typeof pageScope;
 
+/** As buttons name it. */
+export const ctrl = /^Mac/.test(navigator.platform) ? '⌘' : 'Ctrl';
+
 /** As the list of keys shows them. */
 export const keyList: [keys: string, does: string][] = [
   ['← →', 'pan 10 %, with Shift 50 %; on a focused panel: crosshair by a tick'],
   ['+ −', 'zoom'],
   ['0', 'whole run'],
   ['f End', 'follow the newest tick'],
-  ['↑ ↓ j k', 'panel above, below'],
-  ['Enter', 'panel fills the space, and back'],
+  ['↑ ↓ j k', 'panel above, below; event before, after'],
+  ['Alt+↑ Alt+↓', 'move the panel up, down'],
+  ['Enter', 'panel fills the space, and back; event: its place in time'],
   ['p', 'panels'],
   ['l', 'log axis of the panel (latencies)'],
   ['s', 'order of the list of values'],
   ['i Esc', 'isolate a worker; back'],
   ['[ ]', 'sidebar, list of values'],
-  ['1', 'timelines'],
+  ['1 4', 'timelines, events'],
   ['g r', 'all runs'],
-  ['Ctrl+N', 'add a cluster'],
+  [`${ctrl}+N`, 'add a cluster'],
+  [`${ctrl}+, g s`, 'settings'],
+  ['↑ ↓ → ←', 'in the sidebar: line by line; to what can be done with a cluster, and back'],
   ['?', 'this list'],
 ];
 
 /** A first key of two, for a second. */
 let first: { key: string; at: number } | null = null;
+
+const dialogIsOpen = () => document.querySelector('dialog[open]') !== null;
 
 function typing(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
@@ -31,11 +39,18 @@ function typing(target: EventTarget | null): boolean {
   return target instanceof HTMLTextAreaElement || target.isContentEditable;
 }
 
+/** Whether a key is the page's: nobody took it, nobody types, no dialog is open. */
+export const inPage = (event: KeyboardEvent) =>
+  !event.defaultPrevented && !typing(event.target) && !dialogIsOpen();
+
 export function pressed(event: KeyboardEvent, scope: Scope) {
   if (event.defaultPrevented) return;
-  if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === 'n') {
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && ['n', ','].includes(event.key.toLowerCase())) {
     event.preventDefault();
-    if (scope.selection.view !== 'empty') scope.over = 'add-cluster';
+    // one dialog at a time
+    if (dialogIsOpen()) return;
+    if (event.key === ',') scope.over = 'settings';
+    else if (scope.selection.view !== 'empty') scope.over = 'add-cluster';
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -43,7 +58,7 @@ export function pressed(event: KeyboardEvent, scope: Scope) {
     escape(event, scope);
     return;
   }
-  if (typing(event.target) || scope.over === 'add-cluster' || scope.over === 'keys' || scope.removing) return;
+  if (!inPage(event)) return;
   const chord = first && performance.now() - first.at < 1000 ? first.key + event.key : '';
   first = null;
   if (event.key === 'g') {
@@ -51,13 +66,14 @@ export function pressed(event: KeyboardEvent, scope: Scope) {
     return;
   }
   if (chord === 'gr') scope.select({ view: 'runs' });
+  else if (chord === 'gs') scope.over = 'settings';
   else if (!page(event.key, scope) && !onRun(event, scope)) return;
   event.preventDefault();
 }
 
 function escape(event: KeyboardEvent, scope: Scope) {
   // dialogs close themselves
-  if (document.querySelector('dialog[open]')) return;
+  if (dialogIsOpen()) return;
   const view = scope.run;
   if (scope.over) scope.over = null;
   else if (scope.sidebar === true) scope.sidebar = null;
@@ -79,19 +95,28 @@ function page(key: string, scope: Scope): boolean {
     case ']':
       scope.prefer('values', !scope.switchedOn('values'));
       return true;
-    case '1': {
-      const recording = scope.shownCluster?.recording ?? scope.runs.find((r) => r.state === 'recording')?.id;
-      if (scope.selection.view !== 'run' && recording) scope.select({ view: 'run', id: recording });
-      return true;
-    }
+    case '1':
+      return showTab(scope, 'timelines');
+    case '4':
+      return showTab(scope, 'events');
     default:
       return false;
   }
 }
 
+/** Where no run is on screen, that of one that is being recorded. */
+function showTab(scope: Scope, tab: Scope['tab']): boolean {
+  scope.tab = tab;
+  if (scope.over === 'panels') scope.over = null;
+  const recording = scope.shownCluster?.recording ?? scope.runs.find((r) => r.state === 'recording')?.id;
+  if (scope.selection.view !== 'run' && recording) scope.select({ view: 'run', id: recording });
+  return true;
+}
+
+/** Of the timelines; the view of events hears its own keys. */
 function onRun(event: KeyboardEvent, scope: Scope): boolean {
   const view = scope.run;
-  if (!view) return false;
+  if (!view || scope.tab !== 'timelines') return false;
   const far = event.shiftKey ? 0.5 : 0.1;
   switch (event.key) {
     case 'ArrowLeft':

@@ -1,8 +1,9 @@
 /**
- * Gestures on the plots and on the overview: crosshair, drag a span, pan, zoom, isolate a line. Turns pixels into
- * calls of the view; draws nothing itself.
+ * Gestures on the plots, the lanes and the overview: crosshair, drag a span, pan, zoom, isolate a line. Turns pixels
+ * into calls of the view; draws nothing itself.
  */
-import { overviewX } from './draw-frame.ts';
+import { lanesTop, overviewX } from './draw-frame.ts';
+import { px } from './ink.ts';
 import type { Stage } from './stage.ts';
 import { whole } from './span.ts';
 
@@ -35,7 +36,7 @@ export function followPointer(stage: Stage, sheet: HTMLElement): () => void {
     }
     const panel = stage.boxes.find((b) => y >= b.top && y < b.top + b.height);
     if (panel) view.focus = panel.info.id;
-    view.cursor = stage.timeOf(x);
+    view.cursor = stage.placedTime(x);
   };
 
   const drag = (x: number) => {
@@ -189,4 +190,15 @@ export function followOverview(stage: Stage, canvas: HTMLCanvasElement): () => v
     canvas.removeEventListener('pointercancel', release);
     canvas.removeEventListener('dblclick', twice);
   };
+}
+
+/** A lane a worker: a click isolates it. Past 16 workers there is one lane for all. */
+export function followLanes(stage: Stage, canvas: HTMLCanvasElement): () => void {
+  const press = (e: MouseEvent) => {
+    const w = Math.floor((e.clientY - canvas.getBoundingClientRect().top - lanesTop) / px('lane'));
+    if (stage.scene && !stage.scene.many && w >= 0 && w < stage.view.run.workerList.length)
+      stage.view.isolate(w, e.shiftKey);
+  };
+  canvas.addEventListener('click', press);
+  return () => canvas.removeEventListener('click', press);
 }

@@ -158,19 +158,47 @@ export function sums(k: Kept, c: Column): Float64Array {
   return out;
 }
 
-/** What charts of these metrics need: themselves, and what lanes and the rug on the KV panel are made of. */
+/** The levels that the strip of a live run shows. */
+const vitalLevels = ['running', 'waiting', 'waiting_capacity', 'waiting_deferred', 'kv_cache_usage'];
+
+/** What charts of these metrics need: themselves, what lanes and the rug on the KV panel are made of, and the strip. */
 export function askedFor(metrics: MetricInfo[], run: Run): string[] {
   const ids = new Set(metrics.map((m) => m.id));
+  if (run.state === 'recording') for (const id of vitalLevels) if (run.metrics.includes(id)) ids.add(id);
   if (ids.has('kv_cache_usage')) ids.add('preemptions');
   if (run.metrics.includes('sleep_level')) ids.add('sleep_level');
   if (ids.size === 0) ids.add('running');
   return [...ids];
 }
 
-/** Known events with newly read ones over them: a range that goes on has a later end. */
+/** What makes an event the same one when it is read again. */
+export const eventKey = (e: RunEvent) => `${e.kind} ${e.at} ${e.endpoint} ${e.w}`;
+
+/** Known events with newly read ones over them: a range that goes on has a later end. The same list: nothing changed. */
 export function mergedEvents(known: RunEvent[], found: RunEvent[]): RunEvent[] {
-  const key = (e: RunEvent) => `${e.kind} ${e.at} ${e.endpoint} ${e.w}`;
-  const merged = new Map(known.map((e) => [key(e), e]));
-  for (const e of found) merged.set(key(e), e);
-  return [...merged.values()].sort((a, b) => a.at - b.at);
+  const merged = new Map(known.map((e) => [eventKey(e), e]));
+  let changed = false;
+  for (const e of found) {
+    const before = merged.get(eventKey(e));
+    if (before && before.until === e.until && before.count === e.count && before.detail === e.detail)
+      continue;
+    merged.set(eventKey(e), e);
+    changed = true;
+  }
+  return changed ? [...merged.values()].sort((a, b) => a.at - b.at) : known;
+}
+
+/** Restarts that were some: what looked like one before several servers were found out was none. */
+export function restartsOf(events: RunEvent[]): RunEvent[] {
+  const several = new Set(events.filter((e) => e.kind === 'several-servers').map((e) => e.w));
+  return events.filter((e) => e.kind === 'restart' && !several.has(e.w));
+}
+
+/** Workers whose endpoint was taken away and is not back. */
+export function goneWorkers(events: RunEvent[], run: Run): Set<number> {
+  const left = new Set<string | null>();
+  for (const e of events)
+    if (e.kind === 'left') left.add(e.endpoint);
+    else if (e.kind === 'joined') left.delete(e.endpoint);
+  return new Set(run.workerList.filter((worker) => left.has(worker.endpoint)).map(({ w }) => w));
 }

@@ -3,7 +3,10 @@
  * at or isolates. Asks the engine; draws nothing (stage.ts does).
  */
 import type { MetricInfo, Remote, Run, RunEvent, Ticked, Timelines } from '../electron/engine/api.ts';
+import { EventList } from './event-list.svelte.ts';
+import { RunFigures } from './figures.svelte.ts';
 import { extend, fits, keep, newest, placeFrom, type Kept } from './kept.ts';
+import { Paints } from './lines.ts';
 import { askedFor, mergedEvents } from './reading.ts';
 import { isKind, sentence } from './sentence.ts';
 import { clamp, latest, length, pan, showsLatest, whole, zoom, type Bounds, type Span } from './span.ts';
@@ -21,6 +24,8 @@ export class RunView {
   readonly #methods: Remote;
   run = $state.raw<Run>() as Run;
   events = $state.raw<RunEvent[]>([]);
+  /** The events of before were read: what comes from here on is news. */
+  eventsRead = $state(false);
   window = $state.raw<Span>({ from: 0, to: 1 });
   range = $state<Range>('whole');
   following = $state(false);
@@ -38,6 +43,12 @@ export class RunView {
   /** The panel that fills the space. */
   filled = $state<string | null>(null);
   metrics = $state.raw<MetricInfo[]>([]);
+
+  readonly figures: RunFigures;
+  /** What the view of events is set to. */
+  eventList = new EventList();
+  /** Who is drawn how: the same while the run is open. */
+  readonly paints = new Paints();
 
   kept: Kept | null = null;
   tail: Kept | null = null;
@@ -63,6 +74,7 @@ export class RunView {
     this.focus = metrics[0]?.id ?? '';
     this.following = run.state === 'recording';
     this.window = whole(this.bounds);
+    this.figures = new RunFigures(methods, this);
   }
 
   get bounds(): Bounds {
@@ -82,10 +94,12 @@ export class RunView {
     void this.load();
     void this.#loadOverview();
     void this.#loadEvents(this.run.startedAt);
+    this.figures.moved();
   }
 
   close() {
     this.#closed.abort();
+    this.figures.close();
     this.#load?.abort();
     clearTimeout(this.#delay);
   }
@@ -97,6 +111,16 @@ export class RunView {
     this.range = range;
     if (this.recording) this.following = showsLatest(this.window, this.bounds);
     this.#loadSoon();
+    this.figures.moved();
+  }
+
+  /** A stretch with room around it, and the crosshair at its begin; it stands still there. */
+  showMoment({ from, to }: Span) {
+    const half = Math.max(30 * second, 30 * this.run.intervalSeconds * second, (to - from) * 2);
+    const middle = (from + to) / 2;
+    this.show({ from: middle - half, to: middle + half });
+    this.following = false;
+    this.cursor = from;
   }
 
   pan(share: number) {
@@ -114,6 +138,7 @@ export class RunView {
     this.window = range === 'whole' ? whole(b) : clamp(latest(b, range * second, 0), b);
     this.#follow();
     this.#loadSoon();
+    this.figures.moved();
   }
 
   follow() {
@@ -125,6 +150,7 @@ export class RunView {
     this.following = true;
     this.#follow();
     this.#loadSoon();
+    this.figures.moved();
   }
 
   /** Moves the window to the newest tick. */
@@ -150,13 +176,17 @@ export class RunView {
     if (more) {
       this.tail = null;
       void this.load();
+      this.figures.moved();
     }
   }
 
-  isolate(w: number, add: boolean) {
-    const on = this.isolated.includes(w);
-    if (add) this.isolated = on ? this.isolated.filter((x) => x !== w) : [...this.isolated, w];
-    else this.isolated = on && this.isolated.length === 1 ? [] : [w];
+  /** A worker, or all behind an endpoint; a second time takes it back. */
+  isolate(w: number | number[], add: boolean) {
+    const wanted = [w].flat();
+    const on = wanted.every((x) => this.isolated.includes(x));
+    const others = this.isolated.filter((x) => !wanted.includes(x));
+    if (add) this.isolated = on ? others : [...others, ...wanted];
+    else this.isolated = on && others.length === 0 ? [] : wanted;
   }
 
   // ---------------------------------------------------------------- data
@@ -212,6 +242,7 @@ export class RunView {
         this.#closed.signal,
       );
       if (found.length > 0) this.events = mergedEvents(this.events, found);
+      this.eventsRead = true;
     } catch (error) {
       if (!isKind(error, 'cancelled')) this.error = sentence(error);
     }
@@ -250,6 +281,7 @@ export class RunView {
       if (ended || first) {
         void this.load();
         void this.#loadOverview();
+        this.figures.moved();
       }
     } catch (error) {
       if (!isKind(error, 'cancelled')) this.error = sentence(error);
@@ -268,10 +300,12 @@ export class RunView {
   }
 
   shownAgain() {
+    this.figures.moved();
     if (!this.recording) return;
     this.tail = null;
     void this.load();
     void this.#loadEvents(this.run.lastAt - 60 * second);
+    this.figures.ticked();
   }
 
   /** Asks only for what came since the last ask; at most one is under way. */
@@ -317,6 +351,7 @@ export class RunView {
     }
     this.error = null;
     this.version++;
+    this.figures.ticked();
 
     const since = performance.now();
     if (first || t.workers !== this.run.workerList.length || since - this.#runAt > 10_000)

@@ -13,6 +13,8 @@ import type { Span } from './span.ts';
 export interface Scene {
   run: Run;
   events: RunEvent[];
+  /** Of the events. */
+  restarts: RunEvent[];
   window: Span;
   /** Left and right edge of the plots, in pixels of the stack. */
   x0: number;
@@ -47,14 +49,11 @@ export interface PanelBox {
   points: Map<number | null, Points>;
 }
 
-export const plotTop = 8;
-export const plotBottom = 7;
-
 export const xOf = (s: Scene, at: number) =>
   s.x0 + ((at - s.window.from) / (s.window.to - s.window.from)) * (s.x1 - s.x0);
 
 export const yOf = (p: PanelBox, v: number) =>
-  p.top + plotTop + (1 - share(p.scale, v)) * (p.height - plotTop - plotBottom);
+  p.top + p.plot.top + (1 - share(p.scale, v)) * (p.height - p.plot.top - p.plot.bottom);
 
 /** Ratios and means over requests have values only where there was something to measure. */
 export const needsTraffic = (info: MetricInfo) => info.kind === 'ratio' || info.kind === 'histogram';

@@ -1,19 +1,19 @@
 /**
  * Draws the timelines of one run, at most once a frame: builds the scene from what the view holds, hands the lines to
- * ECharts (only for charts that changed) and lets draw-*.ts paint the canvases under and over them. Knows no mouse
- * (pointer.ts) and asks the engine nothing (run-view.svelte.ts).
+ * ECharts (only for charts that changed), and puts them between what draw-*.ts paints under and over them. Knows no
+ * mouse (pointer.ts) and asks the engine nothing (run-view.svelte.ts).
  */
-import type { MetricInfo } from '../electron/engine/api.ts';
+import type { MetricInfo, RunEvent } from '../electron/engine/api.ts';
 import { Chart, type ChartReading, type Line } from './chart.ts';
 import { drawCross, type Parts } from './crosshair.ts';
 import { drawAxis, drawLanes, drawOverview } from './draw-frame.ts';
 import { drawOver, drawUnder } from './draw-panel.ts';
 import { blank, ink, px, rereadInk } from './ink.ts';
 import { newest, placeFrom, type Kept } from './kept.ts';
-import { dashFor, Paints, points } from './lines.ts';
-import { extremes, farthest, linesUpTo, placeAt, placesIn, timeAt, valueAt } from './reading.ts';
+import { dashFor, points } from './lines.ts';
+import { extremes, farthest, linesUpTo, placeAt, placesIn, restartsOf, timeAt, valueAt } from './reading.ts';
 import { linear, logarithmic, type Scale } from './scale.ts';
-import { opacityOf, plotBottom, plotTop, workerName, yOf, type PanelBox, type Scene } from './scene.ts';
+import { opacityOf, workerName, yOf, type PanelBox, type Scene } from './scene.ts';
 import { whole, type Span } from './span.ts';
 import type { RunView } from './run-view.svelte.ts';
 
@@ -38,7 +38,6 @@ export class Stage {
   boxes: PanelBox[] = [];
   /** The span being selected by dragging. */
   selection: Span | null = null;
-  paints = new Paints();
   /** Told when who is drawn in which colour changed: the list has their swatches. */
   painted: () => void = () => undefined;
   readonly #hook = () => this.read();
@@ -46,6 +45,7 @@ export class Stage {
   #lines = new Map<string, LinesOf>();
   #scales = new Map<string, Scale>();
   #standing = new Map<string, number[]>();
+  #restarts: { events: RunEvent[]; found: RunEvent[] } | null = null;
   #standingAt = 0;
   #standingWindow: Span | null = null;
   #frame = 0;
@@ -65,7 +65,7 @@ export class Stage {
   }
 
   mount(metric: string, box: HTMLElement, element: HTMLElement): () => void {
-    const mounted = { chart: new Chart(metric, element), element, box };
+    const mounted = { chart: new Chart(metric), element, box };
     this.#charts.set(metric, mounted);
     this.#lines.delete(metric);
     this.requestDraw();
@@ -133,6 +133,7 @@ export class Stage {
     const scene: Scene = {
       run: view.run,
       events: view.events,
+      restarts: this.#restartsOf(view.events),
       window,
       x0,
       x1,
@@ -142,7 +143,7 @@ export class Stage {
       many,
       average: many || this.average,
       isolated: view.isolated,
-      paints: this.paints,
+      paints: this.view.paints,
       ends: tail ? { kept: tail, place: tail.places - 1 } : { kept, place: last },
       liveAt: view.recording ? (newest(view.tail) ?? newest(kept)) : null,
     };
@@ -150,6 +151,12 @@ export class Stage {
     this.#chooseDrawn(scene);
     this.boxes = view.metrics.flatMap((info) => this.#box(info, scene) ?? []);
     return true;
+  }
+
+  /** Of a list of events once: there may be thousands. */
+  #restartsOf(events: RunEvent[]): RunEvent[] {
+    if (this.#restarts?.events !== events) this.#restarts = { events, found: restartsOf(events) };
+    return this.#restarts.found;
   }
 
   /** Past 16 workers: who stands out, judged anew when the window changed, at most every 5 s while following. */
@@ -189,8 +196,9 @@ export class Stage {
       plot: {
         left: px('ygutter'),
         right: this.#sheetWidth() - s.x1,
-        top: plotTop,
-        bottom: plotBottom,
+        // room for half a tick's text
+        top: Math.round(px('t-11') * 0.73),
+        bottom: Math.round(px('t-11') * 0.64),
       },
       scale,
       column,
@@ -261,7 +269,7 @@ export class Stage {
     if (!parts || !s) return;
     if (s.many) {
       const drawn = this.boxes.flatMap((p) => p.drawn);
-      this.paints.assign([...new Set([...s.isolated, ...drawn])]);
+      this.view.paints.assign([...new Set([...s.isolated, ...drawn])]);
     }
     for (const p of this.boxes) {
       const mounted = this.#charts.get(p.info.id);
@@ -274,12 +282,14 @@ export class Stage {
     const width = this.#sheetWidth();
     const height = parts.sheet.clientHeight;
     this.#height = height;
-    const under = blank(parts.under, width, height);
-    if (under) for (const p of this.boxes) drawUnder(under, s, p);
-    const over = blank(parts.over, width, height);
-    if (over) this.boxes.forEach((p, i) => drawOver(over, s, p, i === 0));
+    const plots = blank(parts.plots, width, height);
+    if (plots) {
+      for (const p of this.boxes) drawUnder(plots, s, p);
+      for (const p of this.boxes) this.#drawLines(plots, p, width);
+      this.boxes.forEach((p, i) => drawOver(plots, s, p, i === 0));
+    }
     const lanes = blank(parts.lanes, parts.lanes.clientWidth, parts.lanes.clientHeight);
-    if (lanes) drawLanes(lanes, s, 2);
+    if (lanes) drawLanes(lanes, s);
     const axis = blank(parts.axis, parts.axis.clientWidth, parts.axis.clientHeight);
     if (axis) drawAxis(axis, s);
     const overview = blank(parts.overview, parts.overview.clientWidth, parts.overview.clientHeight);
@@ -289,10 +299,19 @@ export class Stage {
     this.painted();
   }
 
+  /** What ECharts drew, at its place. */
+  #drawLines(c: CanvasRenderingContext2D, p: PanelBox, right: number) {
+    const mounted = this.#charts.get(p.info.id);
+    const canvas = mounted?.chart.canvas;
+    if (!canvas || !mounted || canvas.width === 0) return;
+    const { clientWidth: width, clientHeight: height } = mounted.element;
+    c.drawImage(canvas, right - width, p.top, width, height);
+  }
+
   #clear() {
     const p = this.parts;
     if (!p) return;
-    for (const canvas of [p.under, p.over, p.lanes, p.axis, p.overview])
+    for (const canvas of [p.plots, p.lanes, p.axis, p.overview])
       blank(canvas, canvas.clientWidth, canvas.clientHeight);
     p.mark.hidden = p.cross.hidden = p.chosen.hidden = true;
   }
@@ -309,6 +328,13 @@ export class Stage {
     const [x0, x1] = this.edges();
     const { from, to } = this.view.window;
     return from + ((x - x0) / (x1 - x0)) * (to - from);
+  }
+
+  /** The time of the place nearest to a pixel: the crosshair stands on data, so a move within a place is none. */
+  placedTime(x: number): number {
+    const kept = this.view.kept;
+    const at = this.timeOf(x);
+    return kept && kept.places > 0 ? timeAt(kept, placeAt(kept, at)) : at;
   }
 
   /** The worker whose line is nearest to a point, within `reach` pixels up or down. */

@@ -5,14 +5,24 @@
 import type { Cluster, ClusterInput, Info, MetricInfo, RunSummary, Ticked } from '../electron/engine/api.ts';
 import type { Client } from '../electron/engine/rpc.ts';
 import { connect, takeToken, type Link } from './connect.ts';
+import { moved, panelsFor, switched } from './panels.ts';
 import { isKind, sentence } from './sentence.ts';
 import { RunView } from './run-view.svelte.ts';
 
 export type Selection =
   { view: 'run'; id: string } | { view: 'cluster'; id: string } | { view: 'runs' } | { view: 'empty' };
 
+/** The views of a run. */
+export type Tab = 'timelines' | 'events';
+
 /** What stands over the page. */
-export type Over = 'add-cluster' | 'panels' | 'keys' | null;
+export type Over = 'add-cluster' | 'panels' | 'keys' | 'settings' | null;
+
+/** A dialog about a cluster; `secrets`: to edit it, beginning with what is secret. */
+export interface Asking {
+  about: 'edit' | 'secrets' | 'pause' | 'remove';
+  cluster: Cluster;
+}
 
 class Scope {
   link = $state<Link>('connecting');
@@ -27,8 +37,9 @@ class Scope {
   ticks = $state.raw<Record<string, Ticked>>({});
   selection = $state.raw<Selection>({ view: 'empty' });
   run = $state.raw<RunView | null>(null);
+  tab = $state<Tab>('timelines');
   over = $state<Over>(null);
-  removing = $state.raw<Cluster | null>(null);
+  asking = $state.raw<Asking | null>(null);
   /** A fault of the whole: stays until dismissed or over. */
   fault = $state<string | null>(null);
   sidebar = $state<boolean | null>(null);
@@ -119,6 +130,10 @@ class Scope {
     return last ? { view: 'run', id: last.id } : { view: 'empty' };
   }
 
+  async readInfo() {
+    await this.#try(async () => (this.info = await this.methods.info()));
+  }
+
   async #readClusters() {
     this.#clustersAt = performance.now();
     this.#clustersOld = false;
@@ -192,6 +207,7 @@ class Scope {
         // a reconnect: everything is read anew, but what the person looks at stays
         view.focus = before.focus;
         view.isolated = before.isolated;
+        view.eventList = before.eventList;
         view.plotWidth = before.plotWidth;
         view.range = before.range;
         view.kept = before.kept;
@@ -213,17 +229,24 @@ class Scope {
   // ---------------------------------------------------------------- preferences
 
   panelsOf(clusterId: string): MetricInfo[] {
-    const chosen = this.preferences[`panels:${clusterId}`];
-    return Array.isArray(chosen)
-      ? this.catalogue.filter((m) => chosen.includes(m.id))
-      : this.catalogue.filter((m) => m.shown);
+    return panelsFor(this.catalogue, this.preferences[`panels:${clusterId}`]);
+  }
+
+  #orderOf = (clusterId: string) => this.panelsOf(clusterId).map((m) => m.id);
+
+  /** null: those that are on by themselves. */
+  setPanels(clusterId: string, order: string[] | null) {
+    this.prefer(`panels:${clusterId}`, order);
+    this.run?.showMetrics(this.panelsOf(clusterId));
   }
 
   togglePanel(clusterId: string, metric: string) {
-    const now = this.panelsOf(clusterId).map((m) => m.id);
-    const next = now.includes(metric) ? now.filter((id) => id !== metric) : [...now, metric];
-    this.prefer(`panels:${clusterId}`, next);
-    this.run?.showMetrics(this.panelsOf(clusterId));
+    this.setPanels(clusterId, switched(this.#orderOf(clusterId), metric, this.catalogue));
+  }
+
+  /** To a place in the order from the top. */
+  movePanel(clusterId: string, metric: string, to: number) {
+    this.setPanels(clusterId, moved(this.#orderOf(clusterId), metric, to));
   }
 
   /** Panels with a logarithmic axis. */
@@ -244,7 +267,7 @@ class Scope {
 
   /** In a narrow window it comes over the page, in a wide one it folds away and that is remembered. */
   toggleSidebar() {
-    if (matchMedia('(max-width: 1200px)').matches) this.sidebar = this.sidebar === true ? null : true;
+    if (matchMedia('(max-width: 75em)').matches) this.sidebar = this.sidebar === true ? null : true;
     else this.prefer('sidebar', !this.switchedOn('sidebar'));
   }
 
@@ -287,13 +310,33 @@ class Scope {
     await this.#try(() => this.#readClusters());
   }
 
+  /** Throws what the engine refuses. Who looked at the run that another interval ended goes on with the next one. */
+  async updateCluster(id: string, input: ClusterInput) {
+    const followed = this.clusters.find((c) => c.id === id)?.recording;
+    const cluster = await this.methods.updateCluster(id, input);
+    this.asking = null;
+    await this.#try(() => Promise.all([this.#readRuns(), this.#readClusters()]));
+    const s = this.selection;
+    const next = cluster.recording;
+    if (s.view === 'run' && s.id === followed && next !== null && next !== followed)
+      this.select({ view: 'run', id: next });
+  }
+
   async removeCluster(id: string) {
-    this.removing = null;
     await this.#try(() => this.methods.removeCluster(id));
     await this.#try(() => this.#readClusters());
+    // after it is gone from the page: the focus must not go back to it
+    this.asking = null;
+  }
+
+  /** Ends its run: asks where there is one. */
+  pause(c: Cluster) {
+    if (c.recording === null) void this.setConnected(c, false);
+    else this.asking = { about: 'pause', cluster: c };
   }
 
   async setConnected(c: Cluster, on: boolean) {
+    this.asking = null;
     await this.#try(() => (on ? this.methods.connectCluster(c.id) : this.methods.disconnectCluster(c.id)));
     await this.#try(() => this.#readClusters());
   }

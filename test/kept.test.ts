@@ -1,11 +1,11 @@
 /** Appending to the data the page holds, against simply asking for the whole again. */
 import { expect, test } from 'vitest';
-import type { Timelines } from '../electron/engine/api.ts';
+import type { MetricInfo, Run, Timelines } from '../electron/engine/api.ts';
 import { extend, fits, keep, placeFrom } from '../renderer/kept.ts';
 import { points } from '../renderer/lines.ts';
 import { clamp, latest, pan, whole, zoom } from '../renderer/span.ts';
 import { linear, nice } from '../renderer/scale.ts';
-import { placeAt } from '../renderer/reading.ts';
+import { askedFor, placeAt } from '../renderer/reading.ts';
 import { axisTicks } from '../renderer/clock.ts';
 
 const at = (w: number, t: number) => (t % 7 === w ? NaN : w * 1000 + t);
@@ -100,4 +100,17 @@ test('axis ticks', () => {
   const t = axisTicks(0, 600_000, 800, 74);
   expect(t.length).toBeGreaterThan(4);
   expect(t[1]!.at - t[0]!.at).toBe(60_000);
+});
+test('a live run is asked for what its strip shows, as far as it has it; a past run for its charts only', () => {
+  const metrics = ['running', 'waiting', 'waiting_capacity', 'kv_cache_usage', 'ttft', 'sleep_level'];
+  const of = (state: Run['state'], ...ids: string[]) =>
+    askedFor(
+      ids.map((id) => ({ id }) as MetricInfo),
+      { state, metrics } as Run,
+    ).sort();
+  expect(of('recording', 'ttft')).toEqual(
+    ['kv_cache_usage', 'preemptions', 'running', 'sleep_level', 'ttft', 'waiting', 'waiting_capacity'].sort(),
+  );
+  expect(of('ended', 'ttft')).toEqual(['sleep_level', 'ttft']);
+  expect(of('ended', 'kv_cache_usage')).toEqual(['kv_cache_usage', 'preemptions', 'sleep_level']);
 });

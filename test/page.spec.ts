@@ -1,53 +1,10 @@
 /** The page in Chromium, as `vllm-scope serve` serves it: a person's path, the demo's promise, gaps and a lost engine. */
-import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
-import os from 'node:os';
 import path from 'node:path';
-import { expect, test as base } from '@playwright/test';
-import { startFakeCluster, type FakeCluster } from './fake-vllm.ts';
+import { expect } from '@playwright/test';
 import { expectLines, walk } from './person.ts';
-
-interface Served {
-  url: string;
-  child: ChildProcess;
-}
-
-const root = path.dirname(import.meta.dirname);
-
-/** A stand-in of 8 workers, and a way to serve the page from a data folder of the test's own. */
-const test = base.extend<{
-  cluster: FakeCluster;
-  serve: (options?: { connect?: boolean; port?: number; resume?: boolean }) => Promise<Served>;
-}>({
-  // Playwright tells from the pattern which fixtures a fixture needs: here none
-  // eslint-disable-next-line no-empty-pattern -- see above
-  cluster: async ({}, use) => {
-    const cluster = await startFakeCluster({ workers: 8, seed: 3 });
-    await use(cluster);
-    await cluster.close();
-  },
-  serve: async ({ cluster }, use) => {
-    const data = fs.mkdtempSync(path.join(os.tmpdir(), 'vllm-scope-page-'));
-    const children: ChildProcess[] = [];
-    await use(async ({ connect = false, port = 0, resume = false } = {}) => {
-      const args = ['serve', '--port', String(port), '--data', data];
-      if (connect) args.push('--connect', cluster.endpoints.map((e) => e.url).join(' '), '--name', 'Demo');
-      const child = fork(path.join(root, 'out/main/engine.js'), args, {
-        env: { ...process.env, VLLM_SCOPE_TOKEN: 'page', ...(resume ? { VLLM_SCOPE_RESUME: '1' } : {}) },
-        stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-      });
-      children.push(child);
-      const [{ port: listening }] = (await once(child, 'message')) as [{ port: number }];
-      return { url: `http://127.0.0.1:${listening}/#token=page`, child };
-    });
-    for (const child of children.filter((c) => c.exitCode === null && c.signalCode === null)) {
-      child.send({ type: 'end' });
-      await once(child, 'exit');
-    }
-    fs.rmSync(data, { recursive: true, force: true });
-  },
-});
+import { root, test } from './served.ts';
 
 test('somebody new connects, watches, stops and opens the past run', async ({ page, serve, cluster }) => {
   const faults: string[] = [];

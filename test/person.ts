@@ -46,12 +46,17 @@ export async function walk(page: Page, cluster: FakeCluster): Promise<void> {
   await expect(addresses).toBeFocused();
 
   // what is no address is refused with a sentence, and nothing typed is lost
-  await addresses.fill('http://ada:secret@gpu-01:8000');
+  await addresses.fill('gpu-01:99999');
   await addresses.press('Control+Enter');
-  await expect(
-    page.getByRole('alert').filter({ hasText: 'gpu-01:8000 holds a user or password' }),
-  ).toBeVisible();
-  await expect(addresses).toHaveValue('http://ada:secret@gpu-01:8000');
+  await expect(page.getByRole('alert').filter({ hasText: '"gpu-01:99999" is no address' })).toBeVisible();
+  await expect(addresses).toHaveValue('gpu-01:99999');
+
+  // a user and password are secrets: they leave the field as soon as they are sent
+  await addresses.fill('http://ada:secret@127.0.0.1:1');
+  await addresses.press('Control+Enter');
+  await expect(page.getByRole('row', { name: /127\.0\.0\.1:1 refused/ })).toBeVisible();
+  await expect(addresses).toHaveValue('http://127.0.0.1:1');
+  await expect(page.getByText('were taken out of the field')).toBeVisible();
 
   // any form of address, doubles merged
   const ports = cluster.endpoints.map(({ port }) => port);
@@ -63,6 +68,11 @@ export async function walk(page: Page, cluster: FakeCluster): Promise<void> {
         : `http://127.0.0.1:${port}/metrics`,
   );
   await addresses.fill([...forms, `http://127.0.0.1:${ports[0]}`].join(',\n'));
+  // Ctrl Enter tests; then it connects
+  await addresses.press('Control+Enter');
+  await expect(page.getByRole('status').filter({ hasText: 'Done in' })).toContainText(
+    `${ports.length} of ${ports.length} answer, ${ports.length} workers`,
+  );
   await addresses.press('Control+Enter');
   await expectLines(page, ports.length);
   await expect(page.getByRole('button', { name: /^Recording .* Stop recording$/ })).toBeVisible();

@@ -1,0 +1,116 @@
+/**
+ * A test of the addresses in the form, as it goes on: what they mean, then one check each, a few at a time. Rows fill as
+ * answers come. Asks the engine; what the rows say is check-rows.ts.
+ */
+import type { CheckInput, CheckReport, Remote, Target } from '../electron/engine/api.ts';
+import { answers, inTurn, type CheckRow } from './check-rows.ts';
+import { isKind, sentence } from './sentence.ts';
+
+/** Checks of that many addresses at a time: each is three scrapes of a server that works. */
+const width = 8;
+
+class Row implements CheckRow {
+  readonly target: Target;
+  state = $state<CheckRow['state']>('waiting');
+  report = $state.raw<CheckReport | null>(null);
+  failure = $state<string | null>(null);
+  constructor(target: Target) {
+    this.target = target;
+  }
+}
+
+export class Checking {
+  readonly #methods: Pick<Remote, 'targets' | 'check'>;
+  #control: AbortController | null = null;
+  rows = $state.raw<CheckRow[]>([]);
+  running = $state(false);
+  cancelled = $state(false);
+  /** How long it took; null while it runs. */
+  seconds = $state<number | null>(null);
+  /** The engine did not take the addresses: a sentence. */
+  refusal = $state<string | null>(null);
+
+  constructor(methods: Pick<Remote, 'targets' | 'check'>) {
+    this.#methods = methods;
+  }
+
+  done = $derived(this.rows.filter((r) => r.state === 'done').length);
+  answering = $derived(this.rows.filter(answers).length);
+  workers = $derived(this.rows.reduce((n, r) => n + (r.report?.workers.length ?? 0), 0));
+  /** Of the answers, in seconds; null: none came. */
+  slowest = $derived.by(() => {
+    const took = this.rows.flatMap((r) => r.report?.roundTripSeconds ?? []);
+    return took.length === 0 ? null : Math.max(...took);
+  });
+
+  /** `logins`: the words of it that have a user and password; `rest`: how all of them are asked. */
+  async start(
+    addresses: string,
+    logins: readonly string[],
+    rest: Omit<CheckInput, 'address'>,
+  ): Promise<void> {
+    this.cancel();
+    const control = new AbortController();
+    this.#control = control;
+    this.refusal = null;
+    this.cancelled = false;
+    this.seconds = null;
+    this.running = true;
+    const began = performance.now();
+    try {
+      const targets = await this.#methods.targets(addresses, control.signal);
+      // which of them a login is for, the engine says: it alone knows what URL a word means
+      const secrets = await Promise.all(
+        logins.map(async (word) => {
+          const [meant] = await this.#methods.targets(word, control.signal);
+          return { word, url: meant?.url };
+        }),
+      );
+      if (control.signal.aborted) return;
+      const rows = targets.map((target) => new Row(target));
+      for (const row of rows) if (row.target.url === null) row.state = 'done';
+      this.rows = rows;
+      await inTurn(
+        rows.filter((row) => row.target.url !== null),
+        width,
+        (row) => {
+          const secret = secrets.find(({ url }) => url === row.target.url)?.word;
+          return this.#check(row, { ...rest, address: secret ?? row.target.url ?? '' }, control);
+        },
+        control.signal,
+      );
+    } catch (error) {
+      if (!control.signal.aborted) {
+        this.rows = [];
+        this.refusal = sentence(error);
+      }
+    } finally {
+      if (this.#control === control) {
+        this.running = false;
+        this.seconds = (performance.now() - began) / 1000;
+      }
+    }
+  }
+
+  async #check(row: Row, input: CheckInput, control: AbortController): Promise<void> {
+    row.state = 'asking';
+    try {
+      row.report = await this.#methods.check(input, control.signal);
+      row.state = 'done';
+    } catch (error) {
+      if (control.signal.aborted) return;
+      row.failure = sentence(error);
+      row.state = 'done';
+      // without an engine the others fail alike
+      if (isKind(error, 'engine-gone')) this.cancel();
+    }
+  }
+
+  /** What has answered stays; the others are said not to have been asked. */
+  cancel(): void {
+    if (!this.running) return;
+    this.#control?.abort();
+    this.cancelled = true;
+    for (const row of this.rows) if (row.state !== 'done') row.state = 'left-out';
+  }
+}

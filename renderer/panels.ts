@@ -1,0 +1,45 @@
+/** Which panels are on and in which order: lists of metric ids and what switching and moving make of them. Pure. */
+import type { MetricInfo, MetricKind } from '../electron/engine/api.ts';
+
+export const groups: { kind: MetricKind; name: string }[] = [
+  { kind: 'gauge', name: 'Levels' },
+  { kind: 'counter', name: 'Rates' },
+  { kind: 'ratio', name: 'Ratios' },
+  { kind: 'histogram', name: 'Means over requests' },
+];
+
+/** For narrow tables; other titles are short enough. */
+const short: Record<string, string> = {
+  kv_cache_usage: 'KV cache',
+  prefix_cache_hit_rate: 'Hit rate',
+  ttft: 'TTFT',
+  inter_token_latency: 'ITL',
+  waiting_capacity: 'For room',
+  waiting_deferred: 'Deferred',
+  external_cache_hit_rate: 'External hits',
+  tokens_per_step: 'Tokens a step',
+  spec_acceptance_rate: 'Acceptance',
+};
+export const shortTitle = (m: MetricInfo) => short[m.id] ?? m.title;
+
+/** The panels that a stored choice means, in its order; without one those that are on by themselves. */
+export function panelsFor(catalogue: MetricInfo[], chosen: unknown): MetricInfo[] {
+  if (!Array.isArray(chosen)) return catalogue.filter((m) => m.shown);
+  const ids = new Set<unknown>(chosen);
+  return [...ids].flatMap((id) => catalogue.find((m) => m.id === id) ?? []);
+}
+
+/** One on or off. A new one comes after the last one that stands before it in the catalogue. */
+export function switched(order: string[], id: string, catalogue: MetricInfo[]): string[] {
+  if (order.includes(id)) return order.filter((other) => other !== id);
+  const rank = (x: string) => catalogue.findIndex((m) => m.id === x);
+  const after = order.findLastIndex((other) => rank(other) < rank(id));
+  return order.toSpliced(after + 1, 0, id);
+}
+
+/** One moved to another place in the list; places outside of it are its ends. */
+export function moved(order: string[], id: string, to: number): string[] {
+  if (!order.includes(id)) return order;
+  const others = order.filter((other) => other !== id);
+  return others.toSpliced(Math.min(Math.max(to, 0), others.length), 0, id);
+}
