@@ -2,6 +2,7 @@
  * The list of values while the crosshair moves, on a canvas over the list that stands still: writing forty texts into
  * the page costs several milliseconds a move, drawing them less than one. Takes its places from the page's own list.
  */
+import type { MetricInfo } from '../electron/engine/api.ts';
 import { unitName } from './format.ts';
 import { blank, font, ink, px } from './ink.ts';
 import type { Head, Said } from './value-list.svelte.ts';
@@ -65,79 +66,98 @@ export function placesOf(frame: HTMLElement, scrolled: number): Places | null {
   };
 }
 
-/** Where the page's own text of this box has its baseline. */
-function baseline(c: CanvasRenderingContext2D, box: Box, down = 0): number {
-  const { fontBoundingBoxAscent: up, fontBoundingBoxDescent: below } = c.measureText('0');
-  return Math.round(box.top + down + (box.height - up - below) / 2 + up);
-}
+/** Draws itself over and over with as little as possible: names only when they are others, in other places. */
+export class DrawnValues {
+  readonly #p: Places;
+  #rises: [small: number, usual: number] | null = null;
+  #names = '';
 
-/** `rowAt` gives the row at a place of the list. */
-export function drawValues(
-  canvas: HTMLCanvasElement,
-  p: Places,
-  head: Head,
-  scrolled: number,
-  rows: number,
-  rowAt: (i: number) => DrawnRow,
-) {
-  const c = blank(canvas, p.width, p.height);
-  if (!c || !head.info) return;
-  c.textBaseline = 'alphabetic';
-  const [small, usual] = [px('t-11'), px('t-12')];
-  c.fillStyle = ink('text');
-  c.font = font(usual, 600);
-  c.fillText(head.moment, p.moment.left, baseline(c, p.moment));
-  const y = baseline(c, p.title);
-  c.fillText(head.info.title, p.title.left, y);
-  const after = p.title.left + c.measureText(`${head.info.title} `).width;
-  c.font = font(small);
-  c.fillStyle = ink('text-3');
-  c.fillText(unitName(head.info.unit), after, y);
-  c.fillStyle = ink('text-2');
-  c.fillText(head.fleet, p.fleet.left, baseline(c, p.fleet), p.fleet.right - p.fleet.left);
-
-  c.save();
-  c.beginPath();
-  c.rect(p.list.left, p.list.top, p.list.right - p.list.left, p.list.height);
-  c.clip();
-  const step = p.row.height;
-  const first = Math.max(0, Math.floor((p.list.top + scrolled - p.row.top) / step));
-  const last = Math.min(rows, Math.ceil((p.list.top + p.list.height + scrolled - p.row.top) / step));
-  c.font = font(usual);
-  const [namesAt, valuesAt] = [baseline(c, p.name), baseline(c, p.value)];
-  for (let i = first; i < last; i++) drawRow(c, p, i * step - scrolled, rowAt(i), namesAt, valuesAt);
-  c.restore();
-}
-
-function drawRow(
-  c: CanvasRenderingContext2D,
-  p: Places,
-  down: number,
-  row: DrawnRow,
-  namesAt: number,
-  valuesAt: number,
-) {
-  if (row.isolated) {
-    c.fillStyle = ink('selected');
-    c.fillRect(p.row.left, p.row.top + down, p.row.right - p.row.left, p.row.height);
+  constructor(places: Places) {
+    this.#p = places;
   }
-  const middle = Math.round(p.row.top + down + p.row.height / 2);
-  c.fillStyle = ink(row.token);
-  const width = p.swatch.right - p.swatch.left;
-  if (row.dash) for (let x = 0; x < width; x += 6) c.fillRect(p.swatch.left + x, middle - 1, 4, 2);
-  else c.fillRect(p.swatch.left, middle - 1, width, 2);
-  c.fillStyle = ink('text');
-  c.fillText(row.name, p.name.left, namesAt + down, p.track.left - p.name.left);
-  c.textAlign = 'right';
-  if (row.share === 0) {
+
+  /** `rowAt` gives the row at a place of the list; `names` is another text when names, order or colours are others. */
+  draw(
+    canvas: HTMLCanvasElement,
+    head: Head,
+    scrolled: number,
+    rows: number,
+    rowAt: (i: number) => DrawnRow,
+    names: string,
+  ) {
+    const p = this.#p;
+    const whole = `${names} ${scrolled} ${canvas.width}` !== this.#names;
+    const c = whole ? blank(canvas, p.width, p.height) : canvas.getContext('2d');
+    if (!c || !head.info) return;
+    if (!whole) {
+      c.clearRect(0, 0, p.width, p.list.top);
+      c.clearRect(p.track.left, p.list.top, p.width, p.list.height);
+    }
+    this.#names = `${names} ${scrolled} ${canvas.width}`;
+    c.textBaseline = 'alphabetic';
+    this.#rises ??= [rise(c, 't-11'), rise(c, 't-12')];
+    this.#head(c, head, head.info);
+    c.save();
+    c.beginPath();
+    c.rect(p.list.left, p.list.top, p.list.right - p.list.left, p.list.height);
+    c.clip();
+    const step = p.row.height;
+    const first = Math.max(0, Math.floor((p.list.top + scrolled - p.row.top) / step));
+    const last = Math.min(rows, Math.ceil((p.list.top + p.list.height + scrolled - p.row.top) / step));
+    for (let i = first; i < last; i++) this.#row(c, i * step - scrolled, rowAt(i), whole);
+    c.restore();
+  }
+
+  #head(c: CanvasRenderingContext2D, head: Head, info: MetricInfo) {
+    const p = this.#p;
+    const [small, usual] = this.#rises ?? [0, 0];
+    c.textAlign = 'left';
+    c.fillStyle = ink('text');
+    c.font = font(px('t-12'), 600);
+    c.fillText(head.moment, p.moment.left, middle(p.moment) + usual);
+    c.fillText(info.title, p.title.left, middle(p.title) + usual);
+    const after = p.title.left + c.measureText(`${info.title} `).width;
     c.font = font(px('t-11'));
     c.fillStyle = ink('text-3');
-    c.fillText(row.text, p.value.right, valuesAt + down);
-    c.font = font(px('t-12'));
-  } else {
-    c.fillText(row.text, p.value.right, valuesAt + down);
-    c.fillStyle = ink('line-2');
-    c.fillRect(p.track.left, middle - 1, ((p.track.right - p.track.left) * row.share) / 100, 3);
+    c.fillText(unitName(info.unit), after, middle(p.title) + usual);
+    c.fillStyle = ink('text-2');
+    c.fillText(head.fleet, p.fleet.left, middle(p.fleet) + small, p.fleet.right - p.fleet.left);
   }
-  c.textAlign = 'left';
+
+  #row(c: CanvasRenderingContext2D, down: number, row: DrawnRow, whole: boolean) {
+    const p = this.#p;
+    const [, usual] = this.#rises ?? [0, 0];
+    const y = Math.round(middle(p.row) + down);
+    if (row.isolated) {
+      c.fillStyle = ink('selected');
+      const left = whole ? p.row.left : p.track.left;
+      c.fillRect(left, p.row.top + down, p.row.right - left, p.row.height);
+    }
+    if (whole) {
+      c.fillStyle = ink(row.token);
+      const width = p.swatch.right - p.swatch.left;
+      if (row.dash) for (let x = 0; x < width; x += 6) c.fillRect(p.swatch.left + x, y - 1, 4, 2);
+      else c.fillRect(p.swatch.left, y - 1, width, 2);
+      c.font = font(px('t-12'));
+      c.textAlign = 'left';
+      c.fillStyle = ink('text');
+      c.fillText(row.name, p.name.left, middle(p.name) + down + usual, p.track.left - p.name.left);
+    }
+    const none = row.share === 0;
+    c.textAlign = 'right';
+    c.font = font(px(none ? 't-11' : 't-12'));
+    c.fillStyle = ink(none ? 'text-3' : 'text');
+    c.fillText(row.text, p.value.right, middle(p.value) + down + usual);
+    c.fillStyle = ink('line-2');
+    c.fillRect(p.track.left, y - 1, ((p.track.right - p.track.left) * row.share) / 100, 3);
+  }
+}
+
+const middle = (box: Box) => box.top + box.height / 2;
+
+/** From the middle of a line down to its baseline, as the page sets a text of this size. */
+function rise(c: CanvasRenderingContext2D, token: string): number {
+  c.font = font(px(token));
+  const { fontBoundingBoxAscent: up, fontBoundingBoxDescent: below } = c.measureText('0');
+  return (up - below) / 2;
 }

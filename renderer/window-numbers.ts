@@ -26,7 +26,7 @@ const populations: Record<MetricInfo['kind'], string> = {
   histogram: 'over requests, samples',
 };
 
-export const tooLong = 'Percentiles are exact only for shorter windows: zoom in.';
+export const tooLong = 'Exact only for shorter windows: zoom in.';
 
 export function numbersOf(info: MetricInfo, run: Run, figures: Figures | null): WindowNumbers {
   const s = figures?.of.get(info.id);
@@ -38,6 +38,8 @@ export function numbersOf(info: MetricInfo, run: Run, figures: Figures | null): 
         ? 'No traffic in view.'
         : 'No answer in view.';
   const central = info.kind === 'ratio' || info.kind === 'histogram' ? s?.pooled : s?.samples.mean;
+  // buckets know no percentile, and of a ratio no extremes either
+  const coarse = s && s.bucketSeconds > 0 && central != null ? tooLong : none;
   const one = (label: WindowNumber['label'], v: number | null | undefined, reason = none): WindowNumber => ({
     label,
     text: value(info.unit, v),
@@ -45,9 +47,9 @@ export function numbersOf(info: MetricInfo, run: Run, figures: Figures | null): 
   });
   const numbers: WindowNumber[] = [
     one(info.kind === 'ratio' ? 'all' : 'mean', central),
-    one('p95', s?.samples.p95, s && s.bucketSeconds > 0 && s.samples.n > 0 ? tooLong : none),
-    one('min', s?.samples.min),
-    one('max', s?.samples.max),
+    one('p95', s?.samples.p95, coarse),
+    one('min', s?.samples.min, coarse),
+    one('max', s?.samples.max, coarse),
     { label: 'coverage', text: percent(s?.coverage), reason: s?.coverage == null ? none : null },
   ];
   return {

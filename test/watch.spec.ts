@@ -129,9 +129,11 @@ test('a restart is announced, stands in Events and leads to its place in time, b
   await page.keyboard.press('Enter');
   await expect(page.locator('.mark')).toBeVisible();
   const seconds = (clock: string) => clock.split(':').reduce((n, part) => n * 60 + Number(part), 0);
-  expect(Math.abs(seconds((await page.locator('.mark').textContent())!) - seconds(at))).toBeLessThanOrEqual(
-    1,
-  );
+  // the list says the time of the crosshair
+  const moment = page.getByRole('complementary', { name: 'Values' }).locator('[data-part=moment]');
+  await expect
+    .poll(async () => Math.abs(seconds((await moment.textContent())!) - seconds(at)))
+    .toBeLessThanOrEqual(1);
   await expect(page.getByRole('button', { name: /^▸ Follow$/ }), 'it stands still there').toBeVisible();
   await expect(page.locator('[data-metric]').first()).toBeFocused();
   await page.keyboard.press('4');

@@ -43,6 +43,8 @@ test('from buckets there is no percentile, and it is said why', () => {
   const s = statistics('running', { bucketSeconds: 60, samples: { ...some, p50: null, p95: null } });
   expect(texts('running', s).p95).toBe('–');
   expect(reasons('running', s)).toEqual({ p95: tooLong });
+  const ratio = { ...s, metric: 'ttft', pooled: 2, samples: { ...s.samples, min: null, max: null } };
+  expect(reasons('ttft', ratio)).toEqual({ p95: tooLong, min: tooLong, max: tooLong });
   expect(of('running', s).sentence).toContain(`From buckets of 60${thin}s.`);
 });
 

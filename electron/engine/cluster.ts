@@ -7,7 +7,7 @@ import path from 'node:path';
 import type { Cluster, Ticked } from './api.ts';
 import { Clock } from './clock.ts';
 import { EngineError, sentenceOf } from './errors.ts';
-import type { CheckedCluster } from './input.ts';
+import { settingsOf, type CheckedCluster } from './input.ts';
 import type { Library, StoredCluster, StoredRun } from './library.ts';
 import { Poller, unasked, type Access, type Batch } from './poll.ts';
 import type { ReaderCalls } from './reader.ts';
@@ -159,19 +159,13 @@ export class ClusterAtWork {
   /** As it is asked for now; throws `bad-input` and leaves all as it was where that cannot be. */
   async change(input: CheckedCluster): Promise<void> {
     await this.alone(async () => {
-      const { name, endpoints, files, intervalMs, access } = input;
-      readAuthorities(access.caFile);
+      readAuthorities(input.access.caFile);
       const kept = await this.around.secrets.read(this.stored.id);
       const secrets = mergedSecrets(kept.secrets, input);
       await this.around.secrets.write(this.stored.id, secrets, input.keepInFile);
-      const anotherInterval = intervalMs !== this.stored.intervalMs;
+      const anotherInterval = input.intervalMs !== this.stored.intervalMs;
       this.put({
-        name,
-        endpoints,
-        files,
-        intervalMs,
-        timeoutMs: access.timeoutMs,
-        caFile: access.caFile,
+        ...settingsOf(input),
         headers: Object.keys(secrets.headers),
         logins: Object.keys(secrets.logins),
       });

@@ -11,7 +11,15 @@ import { metrics } from './catalogue.ts';
 import { checkTarget } from './check.ts';
 import { ClusterAtWork, fileBytes } from './cluster.ts';
 import { EngineError, sentenceOf } from './errors.ts';
-import { checkedCheck, checkedCluster, checkQuery, number, text, type CheckedCluster } from './input.ts';
+import {
+  checkedCheck,
+  checkedCluster,
+  checkQuery,
+  number,
+  settingsOf,
+  text,
+  type CheckedCluster,
+} from './input.ts';
 import { Library, lockFolder, refuseRemoteFolder, type StoredCluster, type StoredRun } from './library.ts';
 import type { Keychain } from './parent.ts';
 import { startReader } from './reader-thread.ts';
@@ -310,24 +318,12 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   };
 }
 
-const newCluster = ({
-  name,
-  endpoints,
-  files,
-  intervalMs,
-  access,
-  record,
-}: CheckedCluster): StoredCluster => ({
+const newCluster = (input: CheckedCluster): StoredCluster => ({
   id: randomUUID(),
-  name,
-  endpoints,
-  files,
-  intervalMs,
-  timeoutMs: access.timeoutMs,
-  caFile: access.caFile,
+  ...settingsOf(input),
   headers: [],
   logins: [],
-  record,
+  record: input.record,
   connected: true,
   added: Date.now(),
 });

@@ -20,6 +20,16 @@ export interface CheckedCluster {
   forgetLogins: boolean;
 }
 
+/** What a cluster is kept with, less its secrets. */
+export const settingsOf = ({ name, endpoints, files, intervalMs, access }: CheckedCluster) => ({
+  name,
+  endpoints,
+  files,
+  intervalMs,
+  timeoutMs: access.timeoutMs,
+  caFile: access.caFile,
+});
+
 export interface CheckedAccess {
   timeoutMs: number;
   caFile: string | null;
