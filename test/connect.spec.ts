@@ -133,6 +133,18 @@ test('what cannot be sent is said at its field, which gets the focus', async ({ 
   await expect(page.getByRole('button', { name: 'Add a cluster' })).toBeFocused();
 });
 
+test('a test of many addresses: the first 300 rows, and how many more', async ({ page, serve }) => {
+  const served = await serve();
+  await page.goto(served.url);
+  const addresses = Array.from({ length: 420 }, (_, i) => `127.0.0.1:${i + 1}`).join(' ');
+  await page.getByLabel(/addresses/i).fill(addresses);
+  await page.keyboard.press('Control+Enter');
+  await expect(page.getByRole('status').filter({ hasText: 'Done in' })).toContainText('0 of 420 answer');
+  const result = page.getByRole('region', { name: 'Result of the test' });
+  await expect(result.getByRole('row')).toHaveCount(1 + 300);
+  await expect(result.getByText('and 120 more')).toBeVisible();
+});
+
 test('secrets are sent, never shown again, lost with the engine, and kept where the user says so', async ({
   page,
   serve,
@@ -176,6 +188,11 @@ test('secrets are sent, never shown again, lost with the engine, and kept where 
   await dialog.getByRole('button', { name: 'Test', exact: true }).click();
   await expect(dialog.getByText('2 of 2')).toBeVisible();
   expect(await held()).toEqual([]);
+  // without the login the kept header still is
+  await dialog.getByLabel('Forget the user and password kept for 1 address').check();
+  await dialog.getByRole('button', { name: 'Test again' }).click();
+  await expect(dialog.getByText('1 of 2')).toBeVisible();
+  await expect(dialog.getByRole('row', { name: `${byKey.port}/metrics` })).toContainText('answers');
   await page.keyboard.press('Escape');
 
   // nobody asked to keep them

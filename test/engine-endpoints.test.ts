@@ -8,6 +8,7 @@ import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Keychain } from '../electron/engine/parent.ts';
+import { Secrets } from '../electron/engine/secrets.ts';
 import {
   clusterOf,
   engineFor,
@@ -44,7 +45,6 @@ describe.concurrent('a cluster that is changed', () => {
     const fake = await fakes(onTestFinished, { workers: 3 });
     const [a, b, c] = fake.endpoints.map((e) => e.url);
     const engine = await engineFor(onTestFinished);
-    // time enough for both to be in the first slot, on a busy machine too
     const slow = (addresses: string, name = '') => ({ ...quick(addresses, name), intervalSeconds: 1.5 });
     const { id, recording: begun } = await engine.methods.addCluster(slow(`${b} ${a}`));
     const recording = begun!;
@@ -53,7 +53,8 @@ describe.concurrent('a cluster that is changed', () => {
     expect(changed).toMatchObject({ name: 'renamed', recording });
     expect(changed.endpoints.map((e) => e.url)).toEqual([a, c]);
     await until(async () => (await workersOf(engine, recording)).length === 3);
-    expect((await workersOf(engine, recording)).map((w) => w.endpoint)).toEqual([b, a, c]);
+    const numbered = (await workersOf(engine, recording)).map((w) => w.endpoint);
+    expect([numbered.slice(0, 2).sort(), numbered[2]]).toEqual([[a, b].sort(), c]);
     expect(await kindsOf(engine, recording)).toEqual([
       ['joined', c],
       ['left', b],
@@ -135,7 +136,59 @@ describe.concurrent('a cluster that is changed', () => {
   });
 });
 
+describe.concurrent('what is over', () => {
+  it('a run in which nobody answered is not kept', async ({ onTestFinished }) => {
+    const fake = await fakes(onTestFinished);
+    fake.endpoints[0]!.faults = { hang: true };
+    const engine = await engineFor(onTestFinished);
+    const { id } = await engine.methods.addCluster({ ...quick(urlsOf(fake)), intervalSeconds: 60 });
+    const [run] = await engine.methods.listRuns();
+    await engine.methods.disconnectCluster(id);
+    expect(await engine.methods.listRuns()).toEqual([]);
+    expect(fs.existsSync(run!.file)).toBe(false);
+  });
+
+  it('a removed cluster stays removed, whatever was asked of it at once', async ({ onTestFinished }) => {
+    const fake = await fakes(onTestFinished);
+    const folder = folderFor(onTestFinished);
+    const engine = await engineFor(onTestFinished, { dataFolder: folder });
+    const { id } = await engine.methods.addCluster(quick(urlsOf(fake)));
+    const headers = [{ name: 'X-Key', value: SECRET }];
+    const asked = await Promise.allSettled([
+      engine.methods.removeCluster(id),
+      engine.methods.updateCluster(id, { ...quick(urlsOf(fake), 'undead'), headers, keepInFile: true }),
+      engine.methods.disconnectCluster(id),
+    ]);
+    expect(asked.slice(0, 2).map((a) => a.status)).toEqual(['fulfilled', 'rejected']);
+    await engine.close();
+    expect(bytesOf(folder)).not.toContain(SECRET);
+    const next = await engineFor(onTestFinished, { dataFolder: folder });
+    expect(await next.methods.listClusters()).toEqual([]);
+  });
+});
+
 describe.concurrent('file_sd files', () => {
+  it('one that is broken keeps its endpoints, also when something else of the cluster is changed', async ({
+    onTestFinished,
+  }) => {
+    const fake = await fakes(onTestFinished);
+    const folder = folderFor(onTestFinished);
+    const engine = await engineFor(onTestFinished);
+    const file = announce(
+      folder,
+      'a.json',
+      fake.endpoints.map((e) => e.url),
+    );
+    const { id, recording } = await recorded(engine, `${folder}/*.json`);
+    fs.writeFileSync(file, '[{"targets": ["127.0');
+    await until(async () => (await clusterOf(engine.methods, id)).sources[0]!.sentence !== null);
+    await engine.methods.updateCluster(id, quick(`${folder}/*.json`, 'another name'));
+    const now = await clusterOf(engine.methods, id);
+    expect(now).toMatchObject({ name: 'another name', recording });
+    expect(now.endpoints).toHaveLength(1);
+    expect(await kindsOf(engine, recording)).toEqual([]);
+  });
+
   it('workers join and leave a recording as files do, with their labels', async ({ onTestFinished }) => {
     const fake = await fakes(onTestFinished, { workers: 3 });
     const [a, b, c] = fake.endpoints.map((e) => e.url);
@@ -297,7 +350,8 @@ describe.concurrent('secrets of a cluster', () => {
   it('sealed by another keychain are lost, and said to be', async ({ onTestFinished }) => {
     const folder = folderFor(onTestFinished);
     const bearer = await guarded(onTestFinished, { authorization: 'Bearer x' });
-    const first = await engineFor(onTestFinished, { dataFolder: folder, keychain: madeUpKeychain() });
+    const own = madeUpKeychain();
+    const first = await engineFor(onTestFinished, { dataFolder: folder, keychain: own });
     const headers = [{ name: 'Authorization', value: 'Bearer x' }];
     await first.methods.addCluster({ ...quick(bearer), headers });
     await first.close();
@@ -308,7 +362,33 @@ describe.concurrent('secrets of a cluster', () => {
         secrets: 'lost',
         headers: ['Authorization'],
       });
+      // another name is no reason to throw away what only cannot be read here
+      const { id } = (await engine.methods.listClusters())[0]!;
+      const kept = [{ name: 'Authorization', value: null }];
+      await engine.methods.updateCluster(id, { ...quick(bearer, 'renamed'), headers: kept });
+      expect((await engine.methods.listClusters())[0]).toMatchObject({ name: 'renamed', secrets: 'lost' });
       await engine.close();
     }
+    const again = await engineFor(onTestFinished, { dataFolder: folder, keychain: own });
+    await until(async () => (await again.methods.listClusters())[0]!.endpoints[0]!.state === 'ok');
+    expect((await again.methods.listClusters())[0]).toMatchObject({ secrets: 'keychain' });
+  });
+
+  it('of several clusters do not get lost by each other', async ({ onTestFinished }) => {
+    const folder = folderFor(onTestFinished);
+    const secrets = new Secrets(folder, madeUpKeychain());
+    const of = (value: string) => ({ headers: { 'X-Key': value }, logins: {} });
+    await secrets.write('gone', of('0'), false);
+    await Promise.all([
+      secrets.write('a', of('1'), false),
+      secrets.write('b', of('2'), false),
+      Promise.resolve().then(() => secrets.remove('gone')),
+    ]);
+    const file = path.join(folder, 'secrets.json');
+    expect(Object.keys(JSON.parse(fs.readFileSync(file, 'utf8')) as object).sort()).toEqual(['a', 'b']);
+    // and a file that cannot be read is not written over
+    fs.writeFileSync(file, '{"a": {"sea');
+    await expect(secrets.write('c', of('3'), false)).rejects.toMatchObject({ kind: 'bad-input' });
+    expect(fs.readFileSync(file, 'utf8')).toBe('{"a": {"sea');
   });
 });

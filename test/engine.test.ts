@@ -166,6 +166,7 @@ describe.concurrent('a cluster', () => {
     const first = await engineFor(onTestFinished, { dataFolder: folder });
     const kept = await recorded(first, fake.endpoints[0]!.url, 'kept');
     const left = await recorded(first, fake.endpoints[1]!.url, 'left');
+    await ticked(first, left.recording, 1);
     await first.methods.disconnectCluster(left.id);
     await first.methods.setPreference('panels', { order: ['running'], log: true });
     await first.methods.setPreference('theme', 'dark');

@@ -1,9 +1,9 @@
 /** Events as rows: names, lengths, filters. */
 import { describe, expect, test } from 'vitest';
 import type { Run, RunEvent, Worker } from '../electron/engine/api.ts';
-import { filtered, lasted, namesOf, rowsOf } from '../renderer/event-rows.ts';
+import { filtered, lasted, lastingOf, namesOf, rowsOf } from '../renderer/event-rows.ts';
 import { thin } from '../renderer/format.ts';
-import { goneWorkers, mergedEvents, restartsOf } from '../renderer/reading.ts';
+import { mergedEvents, restartsOf } from '../renderer/reading.ts';
 
 const urls = ['http://gpu-01:8000/metrics', 'http://gpu-02:8000/metrics', 'https://gpu-03/metrics'];
 const worker = (w: number, endpoint: string): Worker => ({
@@ -15,6 +15,7 @@ const worker = (w: number, endpoint: string): Worker => ({
   replica: '',
   labels: {},
   firstAt: 0,
+  goneAt: null,
   several: false,
 });
 // two engines behind the first address, one behind the second; the third never answered
@@ -56,17 +57,20 @@ describe('rows', () => {
     ]);
   });
 
-  test('a range counts the slot of its last failure; over 5 s it is long', () => {
-    const rows = rowsOf(
-      [outage(0, 0, urls[1]!), outage(0, 4000, urls[1]!), outage(0, 5000, urls[1]!), event('restart', 1)],
-      run,
-    ).toReversed();
-    expect(rows.map((r) => [r.seconds, r.long])).toEqual([
-      [1, false],
-      [5, false],
-      [6, true],
-      [null, false],
-    ]);
+  test('a range counts the slot of its last failure', () => {
+    const long = (e: RunEvent) => lastingOf(e, 1, null);
+    expect(long(outage(0, 0, urls[1]!))).toEqual({ seconds: 1, soFar: false });
+    expect(long(outage(0, 5000, urls[1]!))).toEqual({ seconds: 6, soFar: false });
+    expect(long(event('restart', 1))).toBeNull();
+  });
+
+  test('an outage up to two intervals before the last tick is going on', () => {
+    const at = (lastTick: number | null) => lastingOf(outage(0, 8000, urls[1]!), 2, lastTick);
+    expect(at(8000)).toEqual({ seconds: 10, soFar: true });
+    expect(at(12_000)).toEqual({ seconds: 14, soFar: true });
+    expect(at(12_001)).toEqual({ seconds: 10, soFar: false });
+    expect(at(null), 'of a run that has ended').toEqual({ seconds: 10, soFar: false });
+    expect(lastingOf(event('held-up', 0, { until: 8000 }), 2, 8000)?.soFar).toBe(false);
   });
 
   test('names', () => {
@@ -76,7 +80,7 @@ describe('rows', () => {
   });
 
   test('lengths', () => {
-    expect([null, 0.4, 8, 59.6, 72].map(lasted)).toEqual(['', `0.4${thin}s`, `8${thin}s`, '1:00', '1:12']);
+    expect([0.4, 8, 59.6, 72].map(lasted)).toEqual([`0.4${thin}s`, `8${thin}s`, '1:00', '1:12']);
   });
 });
 
@@ -115,10 +119,4 @@ test('what several servers behind one address looked like was no restart', () =>
   const events = [event('restart', 1, { w: 0 }), event('restart', 2, { w: 2 })];
   expect(restartsOf(events)).toHaveLength(2);
   expect(restartsOf([...events, event('several-servers', 3, { w: 0 })]).map((e) => e.w)).toEqual([2]);
-});
-
-test('workers of an endpoint that was taken away are gone until it is back', () => {
-  const left = event('left', 1, { endpoint: urls[0]! });
-  expect([...goneWorkers([left], run)]).toEqual([0, 1]);
-  expect([...goneWorkers([left, event('joined', 2, { endpoint: urls[0]! })], run)]).toEqual([]);
 });

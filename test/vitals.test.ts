@@ -21,7 +21,10 @@ const runOf = (workers: number, more: Partial<Run> = {}): Run =>
     intervalSeconds: 1,
     metrics: all,
     workers,
-    workerList: Array.from({ length: workers }, (_, w) => ({ w, name: `w${w}`, firstAt: 0 }) as Worker),
+    workerList: Array.from(
+      { length: workers },
+      (_, w) => ({ w, name: `w${w}`, firstAt: 0, goneAt: null }) as Worker,
+    ),
     ...more,
   }) as Run;
 
@@ -52,6 +55,7 @@ const statistics = (
 ): MetricStatistics => ({
   metric,
   bucketSeconds: 0,
+  seconds: 60,
   samples: none,
   workers: none,
   pooled: null,
@@ -70,10 +74,11 @@ const statistics = (
   })),
   ...more,
 });
-const figuresOf = (from: number, to: number, list: MetricStatistics[]) => ({
+/** `seconds`: what was counted is longer than the window. */
+const figuresOf = (from: number, to: number, list: MetricStatistics[], seconds?: number) => ({
   from,
   to,
-  of: new Map(list.map((s) => [s.metric, s])),
+  of: new Map(list.map((s) => [s.metric, { ...s, seconds: seconds ?? (to - from) / 1000 }])),
 });
 const counterOf = (metric: string, deltas: number[], more: Partial<MetricStatistics> = {}) =>
   statistics(
@@ -84,7 +89,6 @@ const counterOf = (metric: string, deltas: number[], more: Partial<MetricStatist
 
 const facts = (more: Partial<Facts>): Facts => ({
   run: runOf(0),
-  gone: new Set(),
   tail: null,
   figures: null,
   fault: null,
@@ -156,7 +160,8 @@ describe('a live run', () => {
     const [silent] = vitalsOf(facts({ run, tail }));
     expect(read(silent)).toBe('now: 2 of 4 answer|▲ 2 workers silent');
     expect(silent?.line[0]).toEqual({ workers: [1, 2], name: '2 workers' });
-    expect(reads(facts({ run, tail, gone: new Set([1, 2]) }))[0]).toBe('now: 2 of 2 answer|all work');
+    for (const w of [1, 2]) run.workerList[w]!.goneAt = 50_000;
+    expect(reads(facts({ run, tail }))[0]).toBe('now: 2 of 2 answer|all work');
     const idle = tailOf({ running: [0, 0], waiting: [0, 0] });
     expect(reads(facts({ run: runOf(2), tail: idle }))[0]).toBe('now: 2 of 2 answer|all idle');
     const asleep = tailOf({ running: [0, 0], waiting: [0, 0], sleep_level: [0, 1] });
@@ -181,6 +186,17 @@ describe('a live run', () => {
     );
     expect(waits([0, 0, 0], [40, 0, 0])).toBe('now, sum: 2,551 requests|deferred 40');
     expect(waits([0, 0, 0], [0, 0, 0])).toBe('now, sum: 2,551 requests|highest w0 2,000');
+  });
+
+  test('a large fleet comes from buckets, which are longer than 60 s: rates and their window are theirs', () => {
+    const counters = [counterOf('generation_tokens', [90_000]), counterOf('preemptions', [9])];
+    const [, , , , , generation, preemptions] = reads(
+      facts({ run: runOf(1), figures: figuresOf(0, 60_000, counters, 90) }),
+    );
+    expect([generation, preemptions]).toEqual([
+      '90 s, sum: 1,000 tok/s|w0 1,000',
+      '90 s, sum: 9 0.100/s|▲ w0 9',
+    ]);
   });
 
   test('nothing is there yet: a dash and why', () => {
@@ -262,5 +278,22 @@ describe('a past run', () => {
     expect(reads(past({ run, figures: figuresOf(0, 60_000, [running]) }))[0]).toBe(
       'in view: 1 of 2 answered|▲ coverage 50 % · w1 0 %',
     );
+  });
+
+  test('one that was taken away is expected until then only', () => {
+    const answers = (...ns: number[]) =>
+      statistics(
+        'running',
+        ns.map((n) => ({ mean: 1, n })),
+        { samples: { ...none, mean: 1, n: 60 }, coverage: 1 },
+      );
+    const run = runOf(2);
+    run.workerList[1]!.goneAt = 20_020;
+    const workers = (from: number, to: number, ...ns: number[]) =>
+      reads(past({ run, figures: figuresOf(from, to, [answers(...ns)]) }))[0];
+    expect(workers(0, 60_000, 60, 20)).toBe('in view: 2 of 2 answered|every scrape answered');
+    expect(workers(0, 60_000, 60, 10)).toBe('in view: 2 of 2 answered|coverage 100 % · w1 50 %');
+    expect(workers(0, 60_000, 60, 0)).toBe('in view: 1 of 2 answered|▲ coverage 100 % · w1 0 %');
+    expect(workers(20_000, 80_000, 60, 0)).toBe('in view: 1 of 1 answered|every scrape answered');
   });
 });

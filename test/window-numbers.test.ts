@@ -11,6 +11,7 @@ const nothing = { mean: null, min: null, max: null, p50: null, p95: null, sum: n
 const statistics = (metric: string, more: Partial<MetricStatistics> = {}): MetricStatistics => ({
   metric,
   bucketSeconds: 0,
+  seconds: 90,
   samples: some,
   workers: nothing,
   pooled: null,
@@ -40,12 +41,17 @@ test('a ratio is pooled over all, never the mean of its samples', () => {
 });
 
 test('from buckets there is no percentile, and it is said why', () => {
-  const s = statistics('running', { bucketSeconds: 60, samples: { ...some, p50: null, p95: null } });
+  const s = statistics('running', {
+    bucketSeconds: 60,
+    seconds: 120,
+    samples: { ...some, p50: null, p95: null },
+  });
   expect(texts('running', s).p95).toBe('–');
   expect(reasons('running', s)).toEqual({ p95: tooLong });
   const ratio = { ...s, metric: 'ttft', pooled: 2, samples: { ...s.samples, min: null, max: null } };
   expect(reasons('ttft', ratio)).toEqual({ p95: tooLong, min: tooLong, max: tooLong });
   expect(of('running', s).sentence).toContain(`From buckets of 60${thin}s.`);
+  expect(of('running', s).sentence, 'as long as what was counted').toContain('In view, 2:00: ');
 });
 
 test('without values each says why', () => {

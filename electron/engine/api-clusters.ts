@@ -126,6 +126,8 @@ export interface CheckInput {
   headers?: HeaderInput[];
   /** Id of a cluster whose kept secrets may be used. */
   cluster?: string | null;
+  /** ... its users and passwords excepted. Default false. */
+  forgetLogins?: boolean;
 }
 
 export interface CheckReport {

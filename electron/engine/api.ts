@@ -91,6 +91,8 @@ export interface Worker {
   labels: Record<string, string>;
   /** When its first sample was. */
   firstAt: number;
+  /** Since when its endpoint is not asked any more: it was taken away. null: it is asked, or was to the run's end. */
+  goneAt: number | null;
   /** Several servers answer in its name: its deltas are null. */
   several: boolean;
 }
@@ -182,7 +184,7 @@ export interface StatisticsQuery {
   to: number;
   /**
    * true: a metric with more than 50,000 samples in the window comes from buckets, in no time. Its edges are then those
-   * of buckets (at most 1 % of the window), and it has no percentiles. Default false: exact, however long it takes.
+   * of buckets (1 % of the window, at least 10 s), and it has no percentiles. Default false: exact, however long it takes.
    */
   coarse?: boolean;
 }
@@ -207,6 +209,8 @@ export interface MetricStatistics {
   metric: string;
   /** Seconds of the buckets it comes from (see StatisticsQuery.coarse); 0: from samples, exact. */
   bucketSeconds: number;
+  /** Length of what was counted: the window, or the buckets that hold it. A rate is `sum` / this. */
+  seconds: number;
   /** Over samples: all samples of all workers. */
   samples: Aggregate;
   /** Over workers: one value a worker (its mean, or its delta). */

@@ -39,15 +39,19 @@ export async function checkTarget(
   const options: ScrapeOptions = { ...access, now: Date.now };
   const answers: Scraped[] = [];
   let failed: Failed | null = null;
+  let asked = 0;
   for (let i = 0; i < SCRAPES; i++) {
     if (i > 0) await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     // a connection of its own each time: a load balancer chooses by connection
     const scraper = createScraper(url, options);
+    asked++;
     const outcome = await scraper.scrape(signal);
     scraper.close();
     if (signal?.aborted) throw new EngineError('cancelled', 'Cancelled.');
     if (outcome.ok) answers.push(outcome);
     else failed = outcome;
+    // nobody is there: asking twice more would only cost two more time-outs
+    if (!outcome.ok && ['refused', 'unreachable', 'timeout'].includes(outcome.reason)) break;
   }
   const last = answers.at(-1);
   if (!last)
@@ -64,7 +68,7 @@ export async function checkTarget(
   const report = describe(url, last.body, last.text);
   const took = answers.map((a) => a.receivedAt - a.sentAt).sort((a, b) => a - b);
   if (failed)
-    report.findings.push(`${SCRAPES - answers.length} of ${SCRAPES} scrapes failed: ${failed.sentence}`);
+    report.findings.push(`${asked - answers.length} of ${asked} scrapes failed: ${failed.sentence}`);
   if (several(answers.map((a) => a.body)))
     report.findings.push(
       `Several servers behind ${endpointName(url)}: start times or counters jump back between scrapes. Give each server's own address.`,

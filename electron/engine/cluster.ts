@@ -12,7 +12,7 @@ import type { Library, StoredCluster, StoredRun } from './library.ts';
 import { Poller, unasked, type Access, type Batch } from './poll.ts';
 import type { ReaderCalls } from './reader.ts';
 import { Recording } from './recording.ts';
-import { mergedSecrets, type ClusterSecrets, type Secrets } from './secrets.ts';
+import { givesNoSecret, mergedSecrets, type ClusterSecrets, type Secrets } from './secrets.ts';
 import { RunStore } from './store.ts';
 import { ClusterTargets, addressesOf, readAuthorities, unreadSources } from './targets.ts';
 
@@ -84,7 +84,7 @@ export class ClusterAtWork {
   /** Begins to scrape; records at once where it is set to. `resume`: go on with this run instead of a new one. */
   async connect(resume: StoredRun | null = null): Promise<void> {
     await this.alone(async () => {
-      if (this.removed) throw new EngineError('not-found', 'This cluster is not there any more.');
+      this.refuseRemoved();
       if (this.poller) return;
       try {
         await this.startPolling(resume);
@@ -100,7 +100,8 @@ export class ClusterAtWork {
   private async startPolling(resume: StoredRun | null): Promise<void> {
     const secrets = await this.readSecrets();
     const access = this.access(secrets);
-    const targets = this.newTargets(secrets);
+    const apply = () => void this.alone(() => this.applyTargets());
+    const targets = new ClusterTargets(this.stored, secrets.logins, apply);
     await targets.start();
     let firstT = 0;
     let origin = this.clock.now();
@@ -152,26 +153,27 @@ export class ClusterAtWork {
     this.around.changed('clusters');
   }
 
-  private newTargets({ logins }: ClusterSecrets): ClusterTargets {
-    return new ClusterTargets(this.stored, logins, () => void this.alone(() => this.applyTargets()));
-  }
-
   /** As it is asked for now; throws `bad-input` and leaves all as it was where that cannot be. */
   async change(input: CheckedCluster): Promise<void> {
     await this.alone(async () => {
+      this.refuseRemoved();
       readAuthorities(input.access.caFile);
-      const kept = await this.around.secrets.read(this.stored.id);
-      const secrets = mergedSecrets(kept.secrets, input);
-      await this.around.secrets.write(this.stored.id, secrets, input.keepInFile);
-      const anotherInterval = input.intervalMs !== this.stored.intervalMs;
+      const { id, intervalMs, logins } = this.stored;
+      const kept = await this.around.secrets.read(id);
+      // those that cannot be read here may be readable elsewhere: they stay until others are given
+      const untouched = this.secretsKept === 'lost' && givesNoSecret(input);
+      const secrets = untouched ? kept.secrets : mergedSecrets(kept.secrets, input);
+      if (!untouched) await this.around.secrets.write(id, secrets, input.keepInFile);
       this.put({
         ...settingsOf(input),
-        headers: Object.keys(secrets.headers),
-        logins: Object.keys(secrets.logins),
+        headers: untouched ? input.access.headers.map((h) => h.name) : Object.keys(secrets.headers),
+        logins: untouched
+          ? logins.filter((url) => input.endpoints.includes(url))
+          : Object.keys(secrets.logins),
       });
       await this.readSecrets();
       if (!this.poller) return;
-      if (anotherInterval) {
+      if (input.intervalMs !== intervalMs) {
         const recorded = this.recording !== null;
         await this.halt();
         await this.startPolling(null);
@@ -179,11 +181,13 @@ export class ClusterAtWork {
         return;
       }
       this.poller.setAccess(this.access(secrets));
-      this.targets?.stop();
-      this.targets = this.newTargets(secrets);
-      await this.targets.start();
+      await this.targets?.change(this.stored, secrets.logins);
       this.applyTargets();
     });
+  }
+
+  private refuseRemoved(): void {
+    if (this.removed) throw new EngineError('not-found', 'This cluster is not there any more.');
   }
 
   async disconnect(): Promise<void> {
@@ -205,7 +209,13 @@ export class ClusterAtWork {
   /** Ends the run and scraping, without saying that it should not go on at the next start. */
   private async halt(): Promise<void> {
     try {
-      await this.endRecording();
+      const run = await this.endRecording();
+      // nobody answered before it was over: there is nothing to look at
+      if (run?.ticks === 0) {
+        fs.rmSync(run.file, { force: true });
+        this.around.library.removeRun(run.id);
+        this.around.changed('runs');
+      }
     } finally {
       this.poller?.stop();
       this.poller = null;
@@ -221,7 +231,7 @@ export class ClusterAtWork {
 
   put(change: Partial<StoredCluster>): void {
     this.stored = { ...this.stored, ...change };
-    this.around.library.putCluster(this.stored);
+    if (!this.removed) this.around.library.putCluster(this.stored);
     this.around.changed('clusters');
   }
 

@@ -265,7 +265,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
           url,
           timeoutMs: access.timeoutMs,
           headers: mergedHeaders(kept.headers, access.headers),
-          login: login ?? kept.logins[url] ?? null,
+          login: login ?? (input.forgetLogins === true ? null : (kept.logins[url] ?? null)),
           ca: readAuthorities(access.caFile),
         },
         signal,

@@ -26,7 +26,8 @@ const TEXT_MAX = 200;
 /** Throws an error that says what is wrong, without the file's name. Gives at most `most` entries. */
 export function readEntries(text: string, dialect: 'json' | 'yaml', most: number): Entry[] {
   // every YAML scalar is a text: 1.10 must not become 1.1
-  const options = { schema: 'failsafe', prettyErrors: false, logLevel: 'error' } as const;
+  // a key twice is no harm here, and looking for them takes time that grows with the square of their number
+  const options = { schema: 'failsafe', uniqueKeys: false, prettyErrors: false, logLevel: 'error' } as const;
   const groups: unknown = dialect === 'json' ? JSON.parse(text) : parseYaml(text, options);
   // also a YAML file of nothing but comments: more likely half written than meant
   if (!Array.isArray(groups)) throw new Error('it holds no list. A list without entries is written []');

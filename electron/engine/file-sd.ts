@@ -23,8 +23,8 @@ const PATIENCE_MS = 5000;
 const SETTLED_MS = 3000;
 const TARGETS_MAX = 4096;
 const FILES_MAX = 4096;
-/** YAML is read at about 1 MB a second, on the thread that scrapes: what would hold it up for longer is refused. */
-const BYTES_MAX = { json: 1_000_000, yaml: 250_000 };
+/** YAML is read at some 400 kB a second, on the thread that scrapes: what would hold it up for long is refused. */
+const BYTES_MAX = { json: 1_000_000, yaml: 100_000 };
 
 const AGAIN = `It is looked for every ${LOOK_MS / 1000} s.`;
 
@@ -226,7 +226,7 @@ const firstOf = ([first, ...others]: string[]): string | null =>
 const tooLarge = (dialect: 'json' | 'yaml') =>
   dialect === 'json'
     ? 'it is larger than 1 MB'
-    : 'it is larger than 250 kB, which is too much YAML. JSON may have 1 MB';
+    : 'it is larger than 100 kB, which is too much YAML. JSON may have 1 MB';
 
 /** Which files a source names now; whether that is another answer than before. */
 async function list(source: Source): Promise<boolean> {
@@ -251,10 +251,20 @@ async function list(source: Source): Promise<boolean> {
   return JSON.stringify(source) !== before;
 }
 
+/** Parts between stars, found one after the other: a pattern would try all ways to share a name out between stars. */
 function matching(glob: string): (name: string) => boolean {
-  const literal = glob.split('*').map((part) => part.replace(/[.+?^${}()|[\]\\]/g, '\\$&'));
-  const pattern = new RegExp(`^${literal.join('.*')}$`, 's');
-  return (name) => pattern.test(name);
+  const [first = '', ...others] = glob.split('*');
+  const last = others.pop();
+  if (last === undefined) return (name) => name === glob;
+  return (name) => {
+    let at = first.length;
+    for (const part of others) {
+      const found = name.indexOf(part, at);
+      if (found < 0) return false;
+      at = found + part.length;
+    }
+    return name.startsWith(first) && name.endsWith(last) && at <= name.length - last.length;
+  };
 }
 
 /** null where it is no file (a folder, a device that never ends). Throws what the filesystem says. */

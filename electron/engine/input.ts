@@ -3,6 +3,7 @@ import type { CheckInput, ClusterInput, HeaderInput, StatisticsQuery } from './a
 import { endpointName, parseAddress, parseAddresses, type Login } from './addresses.ts';
 import { metrics } from './catalogue.ts';
 import { EngineError } from './errors.ts';
+import { WORKERS_MAX } from './schema.ts';
 
 const bad = (message: string) => new EngineError('bad-input', message);
 
@@ -39,6 +40,10 @@ export interface CheckedAccess {
 export function checkedCluster(input: ClusterInput): CheckedCluster {
   isObject(input, 'A cluster');
   const { urls, logins, files } = parseAddresses(text(input.addresses, 'Addresses'));
+  if (urls.length > WORKERS_MAX)
+    throw bad(
+      `${urls.length.toLocaleString('en')} addresses are more than the ${WORKERS_MAX.toLocaleString('en')} workers that a run holds.`,
+    );
   const name = typeof input.name === 'string' ? input.name.trim().slice(0, 200) : '';
   return {
     name: name || (urls[0] ? endpointName(urls[0]) : (files[0] ?? '')),

@@ -7,8 +7,7 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import type { RunState } from './api.ts';
 import { EngineError } from './errors.ts';
-import { LIBRARY_APPLICATION_ID, librarySteps } from './schema.ts';
-import { openForWriting } from './store.ts';
+import { LIBRARY_APPLICATION_ID, librarySteps, openForWriting } from './schema.ts';
 
 export interface StoredCluster {
   id: string;

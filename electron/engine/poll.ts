@@ -5,6 +5,7 @@
 import type { EndpointState, OutcomeReason } from './api.ts';
 import { endpointName, type Login } from './addresses.ts';
 import type { Clock } from './clock.ts';
+import { NamesTrial } from './names-trial.ts';
 import { createScraper, type Failed, type Outcome, type Scraper } from './scrape.ts';
 import type { Answer } from './workers.ts';
 
@@ -58,6 +59,8 @@ export interface PollOptions {
 }
 
 interface Endpoint {
+  /** Its number: its place among the endpoints. */
+  e: number;
   target: PollTarget;
   /** Whether it is asked; one that was taken away keeps its number until the next run. */
   listed: boolean;
@@ -73,8 +76,7 @@ interface Endpoint {
   last: Failed | null;
   /** Not asked before this time. */
   askAt: number;
-  /** Whether it honours `name[]`: `untried` until it has answered once, `trial` while its next answer will tell. */
-  names: 'untried' | 'trial' | 'yes' | 'no';
+  names: NamesTrial;
   state: EndpointState;
 }
 
@@ -131,8 +133,8 @@ export class Poller {
     this.origin = options.origin;
     this.firstT = options.firstT;
     this.t = options.firstT - 1;
-    this.endpoints = options.known.map((known) =>
-      this.endpoint({ ...known, file: null, login: null }, false),
+    this.endpoints = options.known.map((known, e) =>
+      this.endpoint(e, { ...known, file: null, login: null }, false),
     );
   }
 
@@ -141,9 +143,10 @@ export class Poller {
     return this.endpoints.filter((e) => e.listed);
   }
 
-  private endpoint(target: PollTarget, listed: boolean): Endpoint {
+  private endpoint(e: number, target: PollTarget, listed: boolean): Endpoint {
     const { url, labels, file, login } = target;
     return {
+      e,
       target,
       listed,
       scraper: this.scraper(target),
@@ -154,7 +157,7 @@ export class Poller {
       failingSince: 0,
       last: null,
       askAt: 0,
-      names: 'untried',
+      names: new NamesTrial(),
       state: { ...unasked(url, login !== null), labels, file: file?.path ?? null },
     };
   }
@@ -174,6 +177,7 @@ export class Poller {
       if (!target) {
         if (endpoint.listed) changes.left.push(e);
         endpoint.listed = false;
+        if (!endpoint.busy) endpoint.scraper.close(); // its connection; it opens another if it comes back
         return;
       }
       if (!endpoint.listed) {
@@ -191,7 +195,7 @@ export class Poller {
     });
     for (const target of wanted.values()) {
       changes.joined.push(this.endpoints.length);
-      this.endpoints.push(this.endpoint(target, true));
+      this.endpoints.push(this.endpoint(this.endpoints.length, target, true));
     }
     return changes;
   }
@@ -207,7 +211,7 @@ export class Poller {
     // one that is still asking is closed when it has its answer
     if (!endpoint.busy) endpoint.scraper.close();
     endpoint.scraper = this.scraper(endpoint.target);
-    endpoint.names = 'untried';
+    endpoint.names = new NamesTrial();
     endpoint.askAt = 0;
   }
 
@@ -223,6 +227,7 @@ export class Poller {
     this.endSlot();
     for (const { listed, busy, scraper } of this.endpoints) if (!listed && !busy) scraper.close();
     this.endpoints = this.listed;
+    this.endpoints.forEach((endpoint, e) => (endpoint.e = e));
     this.origin = origin;
     this.firstT = firstT;
     this.t = firstT - 1;
@@ -282,33 +287,14 @@ export class Poller {
   private async ask(endpoint: Endpoint): Promise<void> {
     endpoint.busy = true;
     const { scraper } = endpoint;
-    const outcome = await this.outcome(endpoint, scraper);
+    const outcome = await endpoint.names.scrape(scraper, this.stopping.signal);
+    endpoint.state.restricted = endpoint.names.restricted;
     endpoint.busy = false;
-    if (scraper !== endpoint.scraper || !this.endpoints.includes(endpoint)) scraper.close();
+    if (scraper !== endpoint.scraper || !endpoint.listed) scraper.close();
     if (this.stopping.signal.aborted) return;
     if (endpoint.listed) this.take(endpoint, outcome);
     if (endpoint.askedIn === this.t) this.waiting--;
     if (this.waiting <= 0) this.flush();
-  }
-
-  /**
-   * What `name[]` is not honoured by comes whole all the same, so trying it costs no scrape of its own: it is honoured
-   * where histogram buckets, which a whole answer has and nobody asks for, are gone. Who refuses it is asked without it.
-   */
-  private async outcome(endpoint: Endpoint, scraper: Scraper): Promise<Outcome> {
-    const { signal } = this.stopping;
-    scraper.names = endpoint.names === 'trial' || endpoint.names === 'yes';
-    let outcome = await scraper.scrape(signal);
-    if (scraper.names && !outcome.ok && ['http', 'no-vllm', 'not-metrics'].includes(outcome.reason)) {
-      scraper.names = false;
-      outcome = await scraper.scrape(signal);
-      if (outcome.ok) endpoint.names = 'no';
-    } else if (outcome.ok && endpoint.names === 'trial')
-      endpoint.names = outcome.text.includes('_bucket{') ? 'no' : 'yes';
-    else if (outcome.ok && endpoint.names === 'untried' && outcome.text.includes('_bucket{'))
-      endpoint.names = 'trial';
-    endpoint.state.restricted = endpoint.names === 'yes';
-    return outcome;
   }
 
   private take(endpoint: Endpoint, outcome: Outcome): void {
@@ -316,7 +302,7 @@ export class Poller {
     const { state } = endpoint;
     if (outcome.ok) {
       const { body, sentAt, receivedAt, serverAt } = outcome;
-      this.answers.push({ endpoint: this.numberOf(endpoint), body, sentAt, receivedAt, serverAt });
+      this.answers.push({ endpoint: endpoint.e, body, sentAt, receivedAt, serverAt });
       endpoint.failures = 0;
       endpoint.last = null;
       state.state = 'ok';
@@ -336,8 +322,6 @@ export class Poller {
     this.miss(endpoint, outcome.reason, outcome.sentence, true);
   }
 
-  private numberOf = (endpoint: Endpoint) => this.endpoints.indexOf(endpoint);
-
   private miss(endpoint: Endpoint, reason: OutcomeReason, sentence: string, asked: boolean): void {
     const { state } = endpoint;
     const stale = this.isStale(endpoint, reason);
@@ -346,7 +330,7 @@ export class Poller {
       ? `${sentence} Its file ${endpoint.target.file?.path} has not changed since: delete that, if the server is gone.`
       : sentence;
     this.misses.push({
-      endpoint: this.numberOf(endpoint),
+      endpoint: endpoint.e,
       reason,
       sentence: state.sentence,
       asked,

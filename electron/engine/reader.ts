@@ -11,9 +11,9 @@ import { metrics } from './catalogue.ts';
 import { EngineError } from './errors.ts';
 import * as queries from './queries.ts';
 import { answerCalls, type Frame } from './rpc.ts';
-import { refuseOther, RUN_APPLICATION_ID, runSteps } from './schema.ts';
+import { asEngineError, refuseOther, RUN_APPLICATION_ID, runSteps } from './schema.ts';
 import { statistics, temporaryTables } from './statistics.ts';
-import { asEngineError, readMeta } from './store.ts';
+import { readMeta } from './store.ts';
 import { rollUp, timelines, totalOf, type RolledSlice, type RunFile } from './timelines.ts';
 import type { Width } from './vectors.ts';
 
@@ -146,6 +146,7 @@ function contents(run: RunFile): RunContents {
         ...(JSON.parse(r.labels as string) as Record<string, string>),
       },
       firstAt: r.first_at as number,
+      goneAt: r.gone_at as number | null,
       several: r.several !== null,
     })),
     endpointList: run.all<{ url: string }>('SELECT url FROM endpoint ORDER BY e').map((r) => r.url),

@@ -6,7 +6,8 @@ import { EngineError } from './errors.ts';
 import { endpointName } from './addresses.ts';
 import type { Batch, TargetChanges } from './poll.ts';
 import type { ReaderCalls } from './reader.ts';
-import { asEngineError, type RunStore, type StoredEndpoint } from './store.ts';
+import { asEngineError } from './schema.ts';
+import type { RunStore, StoredEndpoint } from './store.ts';
 import { WIDTHS } from './vectors.ts';
 import { WorkerBook, type EventRow } from './workers.ts';
 
@@ -107,12 +108,12 @@ export class Recording {
     const say = (kind: EventRow['kind'], e: number, what: string) =>
       this.endpointEvent(now, kind, e, `${endpointName(this.urls[e] ?? '')} ${what}.`);
     try {
-      for (const e of joined) {
-        this.urls.push(endpoints[e]!.url);
-        this.store.addEndpoint(e, endpoints[e]!);
-      }
-      for (const e of left) this.store.setRemoved(e, true);
-      for (const e of back) this.store.setRemoved(e, false);
+      for (const e of joined) this.urls.push(endpoints[e]!.url);
+      this.store.writeEndpoints(
+        joined.map((e) => ({ e, ...endpoints[e]! })),
+        left,
+        back,
+      );
       this.store.writeEvents([
         ...joined.map((e) => say('joined', e, 'was added')),
         ...left.map((e) => say('left', e, 'was taken away')),

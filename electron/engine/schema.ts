@@ -1,9 +1,11 @@
 /**
  * The schemas of a run file and of library.db, as append-only lists of steps: step N takes a file from version N to
- * N + 1 (`user_version`). A released step is never edited; docs/database.md explains every table.
+ * N + 1 (`user_version`). A released step is never edited; docs/database.md explains every table. Opening a file for
+ * writing brings it up to the newest.
  */
-import type { Database } from 'better-sqlite3';
-import { EngineError } from './errors.ts';
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import { EngineError, sentenceOf } from './errors.ts';
 
 /** `PRAGMA application_id` of a run file: "vLSc". */
 export const RUN_APPLICATION_ID = 0x764c5363;
@@ -84,7 +86,7 @@ export const librarySteps: readonly string[] = [
 
 /** Throws `file-foreign` for another application's file, `file-newer` for a newer version. Gives its version. */
 export function refuseOther(
-  db: Database,
+  db: Database.Database,
   steps: readonly string[],
   applicationId: number,
   file: string,
@@ -106,7 +108,12 @@ export function refuseOther(
  * Brings a file up to the newest version, each step in a transaction of its own. Throws as refuseOther does; a step
  * that fails throws and leaves the file as that step found it.
  */
-export function upgrade(db: Database, steps: readonly string[], applicationId: number, file: string): void {
+export function upgrade(
+  db: Database.Database,
+  steps: readonly string[],
+  applicationId: number,
+  file: string,
+): void {
   const version = refuseOther(db, steps, applicationId, file);
   for (let step = version; step < steps.length; step++) {
     db.transaction(() => {
@@ -115,4 +122,53 @@ export function upgrade(db: Database, steps: readonly string[], applicationId: n
       db.pragma(`user_version = ${step + 1}`);
     })();
   }
+}
+
+/**
+ * A connection that writes, its file made or brought up to the newest schema. What is not ours is refused before
+ * anything of it is changed. page_size only takes effect before WAL.
+ */
+export function openForWriting(
+  file: string,
+  steps: readonly string[],
+  applicationId: number,
+): Database.Database {
+  const db = new Database(file);
+  try {
+    refuseOther(db, steps, applicationId, file);
+    db.pragma('page_size = 16384');
+    db.pragma('journal_mode = WAL');
+    db.pragma('synchronous = NORMAL');
+    db.pragma('wal_autocheckpoint = 0');
+    db.pragma('journal_size_limit = 67108864');
+    db.pragma('foreign_keys = ON');
+    upgrade(db, steps, applicationId, file);
+    return db;
+  } catch (error) {
+    db.close();
+    throw asEngineError(error, file);
+  }
+}
+
+/** SQLite's codes for "this is no intact database" and "no room", as our own kinds with a sentence. */
+export function asEngineError(error: unknown, file: string): unknown {
+  const code = error instanceof Database.SqliteError ? error.code : (error as NodeJS.ErrnoException)?.code;
+  if (code === 'SQLITE_CORRUPT' || code === 'SQLITE_NOTADB' || code?.startsWith('SQLITE_CORRUPT_'))
+    return new EngineError(
+      'file-damaged',
+      `${file} is damaged (${sentenceOf(error)}). Restore it from a copy, or delete it.`,
+    );
+  if (code === 'SQLITE_FULL' || code === 'ENOSPC')
+    return new EngineError(
+      'disk-full',
+      `No room left on the disk of ${path.dirname(file)}. Free some space.`,
+    );
+  if (code?.startsWith('SQLITE_CANTOPEN'))
+    return new EngineError('not-found', `${file} cannot be opened. Was it moved or deleted?`);
+  if (code?.startsWith('SQLITE_READONLY') || code?.startsWith('SQLITE_IOERR'))
+    return new EngineError(
+      'file-damaged',
+      `${file} cannot be read or written (${code}). Is its disk still there, and writable?`,
+    );
+  return error;
 }

@@ -7,7 +7,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type { Cluster, HeaderInput } from './api.ts';
 import type { Login } from './addresses.ts';
-import { EngineError } from './errors.ts';
+import { EngineError, sentenceOf } from './errors.ts';
 import type { CheckedCluster } from './input.ts';
 import type { Keychain } from './parent.ts';
 
@@ -25,13 +25,17 @@ export function mergedHeaders(
 ): Record<string, string> {
   return Object.fromEntries(
     given.map(({ name, value }) => {
-      const now = value ?? kept[name];
+      const now = value ?? (Object.hasOwn(kept, name) ? kept[name] : undefined);
       if (now === undefined)
         throw new EngineError('bad-input', `The value of ${name} is not kept any more. Give it again.`);
       return [name, now];
     }),
   );
 }
+
+/** Whether a change leaves all secrets as they are. */
+export const givesNoSecret = ({ access, logins, forgetLogins }: CheckedCluster) =>
+  access.headers.every((h) => h.value === null) && Object.keys(logins).length === 0 && !forgetLogins;
 
 /** A cluster's secrets after it was changed: logins of addresses that are still there stay. */
 export function mergedSecrets(kept: ClusterSecrets, input: CheckedCluster): ClusterSecrets {
@@ -66,13 +70,19 @@ export class Secrets {
     let found = this.known.get(id);
     if (!found) {
       found = await this.readKept(id);
-      this.known.set(id, found);
+      // a keychain that is locked now may be open later
+      if (found.where !== 'lost') this.known.set(id, found);
     }
     return found;
   }
 
   private async readKept(id: string): Promise<{ secrets: ClusterSecrets; where: Cluster['secrets'] }> {
-    const kept = this.readFile()[id];
+    let kept: Kept | undefined;
+    try {
+      kept = this.readFile()[id];
+    } catch {
+      return { secrets: noSecrets(), where: 'lost' }; // writing says why
+    }
     if (!kept) return { secrets: noSecrets(), where: null };
     if ('plain' in kept) return { secrets: kept.plain, where: 'file' };
     const text = (await this.keychain?.unseal(kept.sealed)) ?? null;
@@ -81,19 +91,20 @@ export class Secrets {
       : { secrets: JSON.parse(text) as ClusterSecrets, where: 'keychain' };
   }
 
-  /** `inFile`: keep them in the clear where there is no keychain. */
+  /** `inFile`: keep them in the clear where there is no keychain. Throws `bad-input` where they cannot be kept. */
   async write(id: string, secrets: ClusterSecrets, inFile: boolean): Promise<Cluster['secrets']> {
+    const none = isEmpty(secrets);
+    const sealed = none || !this.keychain ? null : await this.keychain.seal(JSON.stringify(secrets));
+    // from here on in one go: other clusters' secrets are in the same file
     const file = this.readFile();
     delete file[id];
-    let where: Cluster['secrets'] = null;
-    if (!isEmpty(secrets)) {
-      if (this.keychain) {
-        file[id] = { sealed: await this.keychain.seal(JSON.stringify(secrets)) };
-        where = 'keychain';
-      } else if (inFile) {
-        file[id] = { plain: secrets };
-        where = 'file';
-      } else where = 'memory';
+    let where: Cluster['secrets'] = none ? null : 'memory';
+    if (sealed !== null) {
+      file[id] = { sealed };
+      where = 'keychain';
+    } else if (!none && inFile) {
+      file[id] = { plain: secrets };
+      where = 'file';
     }
     this.writeFile(file);
     this.known.set(id, { secrets, where });
@@ -108,11 +119,16 @@ export class Secrets {
     this.writeFile(file);
   }
 
+  /** Throws `bad-input` where there is a file that cannot be read: writing it anew would lose what is in it. */
   private readFile(): Record<string, Kept> {
     try {
       return JSON.parse(fs.readFileSync(this.file, 'utf8')) as Record<string, Kept>;
-    } catch {
-      return {}; // none yet, or not to be read: the clusters then say that theirs are lost
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return {};
+      throw new EngineError(
+        'bad-input',
+        `${this.file} cannot be read (${sentenceOf(error)}). Mend it, or move it away: then the secrets of clusters must be given again.`,
+      );
     }
   }
 

@@ -121,6 +121,7 @@ function ofMetric(run: RunFile, metric: Metric, { n, from, to, expected, lost }:
   return {
     ...overAll(run, metric, ofSamples, each, expected > 0 ? rows / expected : null),
     bucketSeconds: 0,
+    seconds: (to - from) / 1000,
   };
 }
 
@@ -133,7 +134,7 @@ function overAll(
   samples: Aggregate,
   each: WorkerStatistics[],
   coverage: number | null,
-): Omit<MetricStatistics, 'bucketSeconds'> {
+): Omit<MetricStatistics, 'bucketSeconds' | 'seconds'> {
   const isRatio = metric.of.length === 2;
   const counts = metric.kind !== 'gauge';
   const values = each.map((e) => (isRatio ? e.ratio : counts ? e.delta : e.mean));
@@ -207,7 +208,11 @@ async function fromBuckets(
     interval: run.intervalMs,
   })[0]?.n;
   const coverage = expected ? totals.n / expected : null;
-  return { ...overAll(run, metric, totals.aggregate(metric), each, coverage), bucketSeconds: width };
+  return {
+    ...overAll(run, metric, totals.aggregate(metric), each, coverage),
+    bucketSeconds: width,
+    seconds: (span.to - span.from) / 1000,
+  };
 }
 
 /** Buckets added up. */

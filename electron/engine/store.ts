@@ -7,8 +7,8 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import type { OutcomeReason } from './api.ts';
 import { columns } from './catalogue.ts';
-import { EngineError, sentenceOf } from './errors.ts';
-import { refuseOther, RUN_APPLICATION_ID, runSteps, upgrade, WORKERS_MAX } from './schema.ts';
+import { EngineError } from './errors.ts';
+import { asEngineError, openForWriting, RUN_APPLICATION_ID, runSteps, WORKERS_MAX } from './schema.ts';
 import { ROLLUP_VERSION } from './vectors.ts';
 import type { Changes, EventRow, Remembered, WorkerRow } from './workers.ts';
 
@@ -56,55 +56,6 @@ const insertEndpoint = 'INSERT INTO endpoint(e, url, added, labels) VALUES (?, ?
 interface OpenOutage {
   id: number;
   reason: string;
-}
-
-/**
- * A connection that writes, its file made or brought up to the newest schema. What is not ours is refused before
- * anything of it is changed. page_size only takes effect before WAL.
- */
-export function openForWriting(
-  file: string,
-  steps: readonly string[],
-  applicationId: number,
-): Database.Database {
-  const db = new Database(file);
-  try {
-    refuseOther(db, steps, applicationId, file);
-    db.pragma('page_size = 16384');
-    db.pragma('journal_mode = WAL');
-    db.pragma('synchronous = NORMAL');
-    db.pragma('wal_autocheckpoint = 0');
-    db.pragma('journal_size_limit = 67108864');
-    db.pragma('foreign_keys = ON');
-    upgrade(db, steps, applicationId, file);
-    return db;
-  } catch (error) {
-    db.close();
-    throw asEngineError(error, file);
-  }
-}
-
-/** SQLite's codes for "this is no intact database" and "no room", as our own kinds with a sentence. */
-export function asEngineError(error: unknown, file: string): unknown {
-  const code = error instanceof Database.SqliteError ? error.code : (error as NodeJS.ErrnoException)?.code;
-  if (code === 'SQLITE_CORRUPT' || code === 'SQLITE_NOTADB' || code?.startsWith('SQLITE_CORRUPT_'))
-    return new EngineError(
-      'file-damaged',
-      `${file} is damaged (${sentenceOf(error)}). Restore it from a copy, or delete it.`,
-    );
-  if (code === 'SQLITE_FULL' || code === 'ENOSPC')
-    return new EngineError(
-      'disk-full',
-      `No room left on the disk of ${path.dirname(file)}. Free some space.`,
-    );
-  if (code?.startsWith('SQLITE_CANTOPEN'))
-    return new EngineError('not-found', `${file} cannot be opened. Was it moved or deleted?`);
-  if (code?.startsWith('SQLITE_READONLY') || code?.startsWith('SQLITE_IOERR'))
-    return new EngineError(
-      'file-damaged',
-      `${file} cannot be read or written (${code}). Is its disk still there, and writable?`,
-    );
-  return error;
 }
 
 export class RunStore {
@@ -213,19 +164,28 @@ export class RunStore {
     return rows.map((r) => ({ url: r.url, labels: JSON.parse(r.labels) as Record<string, string> }));
   }
 
-  /** A further endpoint, from the next tick on. */
-  addEndpoint(e: number, { url, labels }: StoredEndpoint): void {
-    this.db.prepare(insertEndpoint).run(e, url, (this.lastTick()?.t ?? -1) + 1, JSON.stringify(labels));
-  }
-
-  /** From the last tick on nothing is expected of an endpoint and its workers; or again, where it is back. */
-  setRemoved(e: number, removed: boolean): void {
-    const t = removed ? (this.lastTick()?.t ?? 0) : null;
+  /**
+   * Further endpoints, from the next tick on; those of which, and of whose workers, nothing is expected from the last
+   * tick on; and those that are asked again.
+   */
+  writeEndpoints(
+    joined: readonly (StoredEndpoint & { e: number })[],
+    left: readonly number[],
+    back: readonly number[],
+  ): void {
+    const last = this.lastTick()?.t ?? -1;
+    const add = this.db.prepare(insertEndpoint);
+    const set = ['endpoint SET removed = ? WHERE e = ?', 'worker SET removed = ? WHERE endpoint = ?'].map(
+      (to) => this.db.prepare(`UPDATE ${to}`),
+    );
     this.db.transaction(() => {
-      this.db.prepare('UPDATE endpoint SET removed = ? WHERE e = ?').run(t, e);
-      this.db.prepare('UPDATE worker SET removed = ? WHERE endpoint = ?').run(t, e);
+      for (const { e, url, labels } of joined) add.run(e, url, last + 1, JSON.stringify(labels));
+      for (const statement of set) {
+        for (const e of left) statement.run(Math.max(last, 0), e);
+        for (const e of back) statement.run(null, e);
+      }
     })();
-    this.outages.delete(e);
+    for (const e of left) this.outages.delete(e);
   }
 
   /** What a WorkerBook needs to go on. */
@@ -309,7 +269,9 @@ export class RunStore {
   }
 
   writeEvents(events: readonly EventRow[]): void {
-    for (const e of events) this.insertEvent.run(e.t, e.at, e.kind, e.endpoint, e.w, e.detail);
+    this.db.transaction(() => {
+      for (const e of events) this.insertEvent.run(e.t, e.at, e.kind, e.endpoint, e.w, e.detail);
+    })();
   }
 
   private writeWorker(w: WorkerRow): void {

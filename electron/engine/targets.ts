@@ -12,20 +12,33 @@ import type { ClusterSecrets } from './secrets.ts';
 type Addresses = Pick<StoredCluster, 'endpoints' | 'files'>;
 
 export class ClusterTargets {
-  private readonly stored: Addresses;
-  private readonly logins: ClusterSecrets['logins'];
-  private readonly source: FileSource;
+  private stored: Addresses;
+  private logins: ClusterSecrets['logins'];
+  private source: FileSource;
+  private readonly onChange: () => void;
 
   /** `onChange`: other targets, or another state of a file. */
   constructor(stored: Addresses, logins: ClusterSecrets['logins'], onChange: () => void) {
     this.stored = stored;
     this.logins = logins;
+    this.onChange = onChange;
     this.source = new FileSource(stored.files, onChange);
   }
 
   /** Resolves when every file was read once. */
   start(): Promise<void> {
     return this.source.start();
+  }
+
+  /** Files that are watched already go on being watched: what a broken one last gave is known to that watcher only. */
+  async change(stored: Addresses, logins: ClusterSecrets['logins']): Promise<void> {
+    const same = JSON.stringify(stored.files) === JSON.stringify(this.stored.files);
+    this.stored = stored;
+    this.logins = logins;
+    if (same) return;
+    this.source.stop();
+    this.source = new FileSource(stored.files, this.onChange);
+    await this.source.start();
   }
 
   stop(): void {
@@ -93,7 +106,9 @@ function shortAddress(url: string): string {
 export function readAuthorities(file: string | null): string | null {
   if (file === null) return null;
   try {
-    if (!fs.statSync(file).isFile()) throw new Error('no file'); // a device may never end
+    const stat = fs.statSync(file);
+    // a device may never end, and scrapes wait meanwhile
+    if (!stat.isFile() || stat.size > 1_000_000) throw new Error('no file of at most 1 MB');
     const pem = fs.readFileSync(file, 'utf8');
     new X509Certificate(pem);
     return pem;

@@ -118,7 +118,7 @@ export async function serve(given: Given): Promise<void> {
   }
 }
 
-/** Connects the addresses, unless a cluster with the same endpoints is there (a second start). */
+/** Connects the addresses. A cluster that has them already (a second start) takes what else was given. */
 async function connectOnce(
   methods: Awaited<ReturnType<typeof createEngine>>['methods'],
   addresses: string,
@@ -128,8 +128,21 @@ async function connectOnce(
   const { urls: endpoints, files } = parseAddresses(addresses);
   const same = addressesOf({ endpoints, files });
   const known = (await methods.listClusters()).find((c) => c.addresses === same);
-  if (known) await methods.connectCluster(known.id);
-  else await methods.addCluster({ name: name ?? '', addresses, ...pollSettings(given) });
+  if (!known) {
+    await methods.addCluster({ name: name ?? '', addresses, ...pollSettings(given) });
+    return;
+  }
+  await methods.updateCluster(known.id, {
+    name: name ?? known.name,
+    addresses,
+    intervalSeconds: known.intervalSeconds,
+    timeoutSeconds: known.timeoutSeconds,
+    ...pollSettings(given),
+    caFile: known.caFile,
+    headers: known.headers.map((header) => ({ name: header, value: null })),
+    keepInFile: known.secrets === 'file',
+  });
+  await methods.connectCluster(known.id);
 }
 
 export async function record(words: string[], given: Given): Promise<void> {
