@@ -2,26 +2,21 @@
  * A test of the addresses in the form, as it goes on: what they mean, then one check each, a few at a time. Rows fill as
  * answers come. Asks the engine; what the rows say is check-rows.ts.
  */
-import type { CheckInput, CheckReport, Remote, Target } from '../electron/engine/api.ts';
+import type { CheckInput, Remote } from '../electron/engine/api.ts';
 import { answers, inTurn, type CheckRow } from './check-rows.ts';
 import { isKind, sentence } from './sentence.ts';
 
 /** Checks of that many addresses at a time: each is three scrapes of a server that works. */
 const width = 8;
-
-class Row implements CheckRow {
-  readonly target: Target;
-  state = $state<CheckRow['state']>('waiting');
-  report = $state.raw<CheckReport | null>(null);
-  failure = $state<string | null>(null);
-  constructor(target: Target) {
-    this.target = target;
-  }
-}
+/** Rows are shown anew at most so often: with thousands of addresses hundreds of answers come in a second. */
+const pauseMs = 200;
 
 export class Checking {
   readonly #methods: Pick<Remote, 'targets' | 'check'>;
   #control: AbortController | null = null;
+  #all: CheckRow[] = [];
+  #pause: ReturnType<typeof setTimeout> | undefined;
+  /** Changed in place; another list whenever they are to be shown anew. */
   rows = $state.raw<CheckRow[]>([]);
   running = $state(false);
   cancelled = $state(false);
@@ -67,9 +62,12 @@ export class Checking {
         }),
       );
       if (control.signal.aborted) return;
-      const rows = targets.map((target) => new Row(target));
-      for (const row of rows) if (row.target.url === null) row.state = 'done';
-      this.rows = rows;
+      const rows = targets.map((target): CheckRow => {
+        const state = target.url === null ? 'done' : 'waiting';
+        return { target, state, report: null, failure: null };
+      });
+      this.#all = rows;
+      this.#show();
       await inTurn(
         rows.filter((row) => row.target.url !== null),
         width,
@@ -81,19 +79,31 @@ export class Checking {
       );
     } catch (error) {
       if (!control.signal.aborted) {
-        this.rows = [];
+        this.#all = [];
         this.refusal = sentence(error);
       }
     } finally {
       if (this.#control === control) {
+        this.#show();
         this.running = false;
         this.seconds = (performance.now() - began) / 1000;
       }
     }
   }
 
-  async #check(row: Row, input: CheckInput, control: AbortController): Promise<void> {
+  #show() {
+    clearTimeout(this.#pause);
+    this.#pause = undefined;
+    this.rows = [...this.#all];
+  }
+
+  #showSoon() {
+    this.#pause ??= setTimeout(() => this.#show(), pauseMs);
+  }
+
+  async #check(row: CheckRow, input: CheckInput, control: AbortController): Promise<void> {
     row.state = 'asking';
+    this.#showSoon();
     try {
       row.report = await this.#methods.check(input, control.signal);
       row.state = 'done';
@@ -104,6 +114,7 @@ export class Checking {
       // without an engine the others fail alike
       if (isKind(error, 'engine-gone')) this.cancel();
     }
+    this.#showSoon();
   }
 
   /** What has answered stays; the others are said not to have been asked. */
@@ -111,6 +122,7 @@ export class Checking {
     if (!this.running) return;
     this.#control?.abort();
     this.cancelled = true;
-    for (const row of this.rows) if (row.state !== 'done') row.state = 'left-out';
+    for (const row of this.#all) if (row.state !== 'done') row.state = 'left-out';
+    this.#show();
   }
 }

@@ -160,7 +160,8 @@ export class Draft {
       timeoutSeconds: timeout ?? undefined,
       caFile: caFile.trim() || null,
       headers: headersOf(this.values),
-      cluster: forgetLogins ? null : (this.cluster?.id ?? null),
+      cluster: this.cluster?.id ?? null,
+      forgetLogins,
     });
     const { slowest } = this.checking;
     if (!this.chosen && slowest !== null) {

@@ -1,7 +1,7 @@
 /** What frames the panels: the lanes of answers above, the time axis and the overview of the whole run below. */
 import { axisTicks } from './clock.ts';
 import { font, hatch, ink, px } from './ink.ts';
-import { answered, answeredShare, hole, stretches, sums, timeAt, valueAt } from './reading.ts';
+import { answered, hole, silent, silentShare, stretches, sums, timeAt, valueAt } from './reading.ts';
 import type { Kept } from './kept.ts';
 import { opacityOf, workerName, xOf, type Scene } from './scene.ts';
 import type { Span } from './span.ts';
@@ -43,15 +43,12 @@ export function drawLanes(c: Context, s: Scene) {
     c.fillText(workerName(s.run, w), s.x0 - 6, y + lane / 2 + 0.5);
     c.textAlign = 'left';
     c.fillStyle = ink(s.paints.of(w, k.workers)?.token ?? 'text-3');
-    const first = s.run.workerList[w]?.firstAt ?? 0;
+    // the lane of a worker that was taken away ends there
+    const end = xOf(s, s.run.workerList[w]?.goneAt ?? Infinity);
     for (const [begin, end] of stretches(s.begin, s.end, (i) => answered(k, w, i)))
       bar(c, left(begin), right(end - 1), y + lane / 2 - 0.75, 1.5);
-    for (const [begin, end] of stretches(
-      s.begin,
-      s.end,
-      (i) => !answered(k, w, i) && timeAt(k, i) + half > first,
-    ))
-      hatch(c, left(begin), y + 1, right(end - 1) - left(begin), lane - 2, 'gap', ink('text-3'));
+    for (const [a, b] of stretches(s.begin, s.end, (i) => silent(k, s.run, w, i)))
+      hatch(c, left(a), y + 1, Math.min(right(b - 1), end) - left(a), lane - 2, 'gap', ink('text-3'));
     if (sleep)
       for (const [begin, end] of stretches(s.begin, s.end, (i) => valueAt(k, sleep, w, i) > 0))
         hatch(c, left(begin), y + 1, right(end - 1) - left(begin), lane - 1, 'asleep', ink('asleep'));
@@ -96,7 +93,8 @@ function drawShare(
   c.fillText('answers', s.x0 - 6, top + px('lane') / 2 + 0.5);
   c.textAlign = 'left';
   for (let i = s.begin; i < s.end; i++) {
-    const missing = 1 - answeredShare(s.kept, i);
+    const missing = silentShare(s.kept, s.run, i);
+    if (missing === null) continue;
     const a = left(i);
     c.fillStyle = ink('line-2');
     bar(c, a, right(i), top + 1, height);

@@ -70,30 +70,35 @@ export function placesOf(frame: HTMLElement, scrolled: number): Places | null {
 export class DrawnValues {
   readonly #p: Places;
   #rises: [small: number, usual: number] | null = null;
-  #names = '';
+  /** The rows and where they were when their names were drawn; null: they are to be drawn again. */
+  #names: { rows: readonly unknown[]; scrolled: number } | null = null;
 
   constructor(places: Places) {
     this.#p = places;
   }
 
-  /** `rowAt` gives the row at a place of the list; `names` is another text when names, order or colours are others. */
+  /** Names, colours or who is isolated may be others. */
+  forget() {
+    this.#names = null;
+  }
+
+  /** `rows` is another list when their order is another; `rowAt` gives the row at a place in it. */
   draw(
     canvas: HTMLCanvasElement,
     head: Head,
     scrolled: number,
-    rows: number,
+    rows: readonly unknown[],
     rowAt: (i: number) => DrawnRow,
-    names: string,
   ) {
     const p = this.#p;
-    const whole = `${names} ${scrolled} ${canvas.width}` !== this.#names;
+    const whole = this.#names?.rows !== rows || this.#names.scrolled !== scrolled;
     const c = whole ? blank(canvas, p.width, p.height) : canvas.getContext('2d');
     if (!c || !head.info) return;
     if (!whole) {
       c.clearRect(0, 0, p.width, p.list.top);
       c.clearRect(p.track.left, p.list.top, p.width, p.list.height);
     }
-    this.#names = `${names} ${scrolled} ${canvas.width}`;
+    this.#names = { rows, scrolled };
     c.textBaseline = 'alphabetic';
     this.#rises ??= [rise(c, 't-11'), rise(c, 't-12')];
     this.#head(c, head, head.info);
@@ -103,7 +108,7 @@ export class DrawnValues {
     c.clip();
     const step = p.row.height;
     const first = Math.max(0, Math.floor((p.list.top + scrolled - p.row.top) / step));
-    const last = Math.min(rows, Math.ceil((p.list.top + p.list.height + scrolled - p.row.top) / step));
+    const last = Math.min(rows.length, Math.ceil((p.list.top + p.list.height + scrolled - p.row.top) / step));
     for (let i = first; i < last; i++) this.#row(c, i * step - scrolled, rowAt(i), whole);
     c.restore();
   }

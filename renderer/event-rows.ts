@@ -30,7 +30,7 @@ const kinds: Record<RunEvent['kind'], { group: Group; what: string; sign: Sign }
 };
 
 /** Ranges longer than this are set in bold. */
-const longSeconds = 5;
+export const longSeconds = 5;
 
 export interface EventRow {
   key: string;
@@ -42,9 +42,6 @@ export interface EventRow {
   workers: number[];
   /** Their names, otherwise the endpoint; '': the whole. */
   who: string;
-  /** How long it went on; null: it is a moment. */
-  seconds: number | null;
-  long: boolean;
 }
 
 /** Newest first. */
@@ -57,18 +54,28 @@ export function rowsOf(events: RunEvent[], run: Run): EventRow[] {
       event.w === null
         ? (behind.get(event.endpoint ?? '') ?? [])
         : run.workerList.slice(event.w, event.w + 1);
-    // a range is from its first tick to its last, so one tick is a slot long
-    const seconds = event.until === null ? null : (event.until - event.at) / 1000 + run.intervalSeconds;
     return {
       key: eventKey(event),
       event,
       ...kinds[event.kind],
       workers: about.map((worker) => worker.w),
       who: namesOf(about) || hostOf(event.endpoint),
-      seconds,
-      long: seconds !== null && seconds > longSeconds,
     };
   });
+}
+
+/** Seconds that a range went on, and whether it is not over; null: it is a moment. `lastTick`: of a run that is recorded. */
+export function lastingOf(
+  { kind, at, until }: RunEvent,
+  intervalSeconds: number,
+  lastTick: number | null,
+): { seconds: number; soFar: boolean } | null {
+  if (until === null) return null;
+  // a scrape that is still waiting for its time-out has not lengthened its range yet
+  const soFar = kind === 'outage' && lastTick !== null && lastTick - until <= 2 * intervalSeconds * 1000;
+  // a range is from its first tick to its last, so one tick is a slot long
+  const end = soFar ? Math.max(until, lastTick) : until;
+  return { seconds: (end - at) / 1000 + intervalSeconds, soFar };
 }
 
 /** `w3`, `w0 to w7`, `w0 and 2 more`; '' for none. */
@@ -104,8 +111,7 @@ export function filtered(rows: EventRow[], { group, who }: Filter, run: Run): Ev
 }
 
 /** `8 s`, `0.4 s`, `1:12`. */
-export function lasted(seconds: number | null): string {
-  if (seconds === null) return '';
+export function lasted(seconds: number): string {
   if (Math.round(seconds) >= 60) return duration(Math.round(seconds));
   return `${seconds < 10 ? Number(seconds.toFixed(1)) : Math.round(seconds)}${thin}s`;
 }

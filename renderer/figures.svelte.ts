@@ -22,8 +22,6 @@ const recentMetrics = ['generation_tokens', 'prefix_cache_hit_rate', 'preemption
 const pastMetrics = ['running', 'waiting', 'waiting_capacity', 'waiting_deferred', 'kv_cache_usage'];
 /** A window that was moved is asked for once it has stood so long. */
 const standingMs = 400;
-/** While following, what is in view is asked for at most so often. */
-const followingMs = 5000;
 
 type Ask = (wish: Wish, signal: AbortSignal) => Promise<MetricStatistics[]>;
 
@@ -33,16 +31,14 @@ class Asked {
   /** Why there is nothing. */
   fault = $state<string | null>(null);
   readonly #ask: Ask;
-  readonly #restMs: number;
   #wish: Wish | null = null;
   #under: AbortController | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #notBefore = 0;
   #closed = false;
 
-  constructor(ask: Ask, restMs: number) {
+  constructor(ask: Ask) {
     this.#ask = ask;
-    this.#restMs = restMs;
   }
 
   /** Goes on from an ask that runs: its answer is as good. */
@@ -84,7 +80,7 @@ class Asked {
       if (this.#under === control) {
         this.#under = null;
         const end = performance.now();
-        this.#notBefore = end + Math.max(this.#restMs, 10 * (end - begin));
+        this.#notBefore = end + 10 * (end - begin);
         if (this.#wish !== null) this.#in(this.#notBefore - end);
       }
     }
@@ -117,8 +113,8 @@ export class RunFigures {
     this.#view = view;
     const ask = (wish: Wish, signal: AbortSignal) =>
       methods.statistics({ run: view.run.id, coarse: true, ...wish }, signal);
-    this.recent = new Asked(ask, 0);
-    this.inView = new Asked(ask, followingMs);
+    this.recent = new Asked(ask);
+    this.inView = new Asked(ask);
   }
 
   /** A window cut to where there are ticks; null: there are none in it. */

@@ -111,6 +111,31 @@ export function stretches(begin: number, end: number, holds: (i: number) => bool
   return found;
 }
 
+/** Whether the endpoint of worker w was taken away by then: it is not asked any more. */
+export function hasLeft(run: Run, w: number, at: number): boolean {
+  const goneAt = run.workerList[w]?.goneAt ?? null;
+  return goneAt !== null && at >= goneAt;
+}
+
+/** Whether worker w did not answer at a place, though it was known by then and was asked. */
+export function silent(k: Kept, run: Run, w: number, i: number): boolean {
+  if (answered(k, w, i)) return false;
+  const half = (k.widthSeconds || run.intervalSeconds) * 500;
+  return timeAt(k, i) + half > (run.workerList[w]?.firstAt ?? 0) && !hasLeft(run, w, timeAt(k, i));
+}
+
+/** Share of those that should answer at a place which did not; null: nobody should. */
+export function silentShare(k: Kept, run: Run, i: number): number | null {
+  let missing = 0;
+  let asked = 0;
+  for (let w = 0; w < k.workers; w++) {
+    const is = silent(k, run, w, i);
+    if (is) missing++;
+    if (is || answered(k, w, i)) asked++;
+  }
+  return asked === 0 ? null : missing / asked;
+}
+
 /** Share of workers that answered at each place. */
 export function answeredShare(k: Kept, i: number): number {
   let n = 0;
@@ -192,13 +217,4 @@ export function mergedEvents(known: RunEvent[], found: RunEvent[]): RunEvent[] {
 export function restartsOf(events: RunEvent[]): RunEvent[] {
   const several = new Set(events.filter((e) => e.kind === 'several-servers').map((e) => e.w));
   return events.filter((e) => e.kind === 'restart' && !several.has(e.w));
-}
-
-/** Workers whose endpoint was taken away and is not back. */
-export function goneWorkers(events: RunEvent[], run: Run): Set<number> {
-  const left = new Set<string | null>();
-  for (const e of events)
-    if (e.kind === 'left') left.add(e.endpoint);
-    else if (e.kind === 'joined') left.delete(e.endpoint);
-  return new Set(run.workerList.filter((worker) => left.has(worker.endpoint)).map(({ w }) => w));
 }

@@ -31,6 +31,8 @@ export class RunView {
   following = $state(false);
   /** Rises with each change of `kept` or `tail`: they are changed in place. */
   version = $state(0);
+  /** Rises with those of `kept` alone: lines are made anew only then. */
+  keptVersion = 0;
   overviewVersion = $state(0);
   dimmed = $state(false);
   error = $state<string | null>(null);
@@ -216,6 +218,7 @@ export class RunView {
       );
       if (control.signal.aborted) return;
       this.kept = keep(t);
+      this.keptVersion++;
       const atEnd = showsLatest(this.window, this.bounds);
       if (t.widthSeconds === 0 && this.recording && this.tail === null && atEnd) this.tail = keep(t);
       this.#placesUpTo = Math.max(points * 2, t.times.length * 1.3);
@@ -241,7 +244,11 @@ export class RunView {
         Date.now() + 86_400_000,
         this.#closed.signal,
       );
-      if (found.length > 0) this.events = mergedEvents(this.events, found);
+      const known = this.events;
+      if (found.length > 0) this.events = mergedEvents(known, found);
+      // who has left, or is back, is a fact of the run
+      const moves = (events: RunEvent[]) => events.filter((e) => e.kind === 'left' || e.kind === 'joined');
+      if (this.eventsRead && moves(this.events).length > moves(known).length) void this.refresh();
       this.eventsRead = true;
     } catch (error) {
       if (!isKind(error, 'cancelled')) this.error = sentence(error);
@@ -346,8 +353,10 @@ export class RunView {
       else this.tail = keep(t);
       this.#follow();
       const k = this.kept;
-      if (k && fits(k, t) && k !== this.tail)
+      if (k && fits(k, t) && k !== this.tail) {
         this.kept = extend(k, t, this.window.from - length(this.window) / 4);
+        this.keptVersion++;
+      }
     }
     this.error = null;
     this.version++;

@@ -5,13 +5,14 @@
  */
 import type { MetricInfo, RunEvent } from '../electron/engine/api.ts';
 import { Chart, type ChartReading, type Line } from './chart.ts';
-import { drawCross, type Parts } from './crosshair.ts';
+import { Crosshair, type Parts } from './crosshair.ts';
 import { drawAxis, drawLanes, drawOverview } from './draw-frame.ts';
 import { drawOver, drawUnder } from './draw-panel.ts';
 import { blank, ink, px, rereadInk } from './ink.ts';
 import { newest, placeFrom, type Kept } from './kept.ts';
 import { dashFor, points } from './lines.ts';
-import { extremes, farthest, linesUpTo, placeAt, placesIn, restartsOf, timeAt, valueAt } from './reading.ts';
+import { extremes, linesUpTo, placeAt, placesIn, restartsOf, timeAt, valueAt } from './reading.ts';
+import { Outliers } from './outliers.ts';
 import { linear, logarithmic, type Scale } from './scale.ts';
 import { opacityOf, workerName, yOf, type PanelBox, type Scene } from './scene.ts';
 import { whole, type Span } from './span.ts';
@@ -44,12 +45,12 @@ export class Stage {
   #charts = new Map<string, Mounted>();
   #lines = new Map<string, LinesOf>();
   #scales = new Map<string, Scale>();
-  #standing = new Map<string, number[]>();
+  #outliers = new Outliers();
   #restarts: { events: RunEvent[]; found: RunEvent[] } | null = null;
-  #standingAt = 0;
-  #standingWindow: Span | null = null;
+  readonly #crosshair = new Crosshair();
   #frame = 0;
   #crossFrame = 0;
+  #overviewFrame = 0;
   #theme = 0;
   /** Of the sheet when it was drawn: asking the element while the pointer moves would force a layout. */
   #height = 0;
@@ -97,10 +98,18 @@ export class Stage {
     });
   }
 
+  /** The whole run was read again: nothing but its overview is another. */
+  requestOverview() {
+    if (this.#frame) return;
+    this.#overviewFrame ||= requestAnimationFrame(() => {
+      this.#overviewFrame = 0;
+      this.#drawOverview();
+    });
+  }
+
   close() {
-    cancelAnimationFrame(this.#frame);
-    cancelAnimationFrame(this.#crossFrame);
-    this.#frame = this.#crossFrame = 0;
+    for (const frame of [this.#frame, this.#crossFrame, this.#overviewFrame]) cancelAnimationFrame(frame);
+    this.#frame = this.#crossFrame = this.#overviewFrame = 0;
     // the next stage may stand already
     if (window.__charts === this.#hook) delete window.__charts;
   }
@@ -148,8 +157,8 @@ export class Stage {
       liveAt: view.recording ? (newest(view.tail) ?? newest(kept)) : null,
     };
     this.scene = scene;
-    this.#chooseDrawn(scene);
-    this.boxes = view.metrics.flatMap((info) => this.#box(info, scene) ?? []);
+    const outliers = many ? this.#outliers.in(scene, view.metrics, view.following) : null;
+    this.boxes = view.metrics.flatMap((info) => this.#box(info, scene, outliers?.get(info.id)) ?? []);
     return true;
   }
 
@@ -159,24 +168,8 @@ export class Stage {
     return this.#restarts.found;
   }
 
-  /** Past 16 workers: who stands out, judged anew when the window changed, at most every 5 s while following. */
-  #chooseDrawn(s: Scene) {
-    if (!s.many) return;
-    const now = performance.now();
-    const w = this.#standingWindow;
-    const moved = w !== s.window && !(this.view.following && w && now - this.#standingAt < 5000);
-    const known = this.view.metrics.every((m) => this.#standing.has(m.id));
-    if (known && !moved) return;
-    this.#standingAt = now;
-    this.#standingWindow = s.window;
-    this.#standing.clear();
-    for (const m of this.view.metrics) {
-      const column = s.kept.columns.get(m.id);
-      this.#standing.set(m.id, column ? farthest(s.kept, column, s.begin, s.end, 3) : []);
-    }
-  }
-
-  #box(info: MetricInfo, s: Scene): PanelBox | null {
+  /** `standing`: past 16 workers, who stands out. */
+  #box(info: MetricInfo, s: Scene, standing: number[] = []): PanelBox | null {
     const mounted = this.#charts.get(info.id);
     if (!mounted) return null;
     const column = s.kept.columns.get(info.id) ?? null;
@@ -187,7 +180,7 @@ export class Stage {
       : linear(info.unit, peak.high, before);
     this.#scales.set(info.id, scale);
     const all = s.many
-      ? [...new Set([...s.isolated, ...(this.#standing.get(info.id) ?? [])])]
+      ? [...new Set([...s.isolated, ...standing])]
       : Array.from({ length: s.kept.workers }, (_, w) => w);
     return {
       info,
@@ -211,7 +204,7 @@ export class Stage {
 
   #linesOf(p: PanelBox, s: Scene): LinesOf {
     const key = [
-      this.view.version,
+      this.view.keptVersion,
       this.#theme,
       s.average,
       p.drawn.join(),
@@ -292,9 +285,7 @@ export class Stage {
     if (lanes) drawLanes(lanes, s);
     const axis = blank(parts.axis, parts.axis.clientWidth, parts.axis.clientHeight);
     if (axis) drawAxis(axis, s);
-    const overview = blank(parts.overview, parts.overview.clientWidth, parts.overview.clientHeight);
-    if (overview)
-      drawOverview(overview, s, whole(this.view.bounds), this.view.overview, parts.overview.clientHeight);
+    this.#drawOverview();
     this.#drawCross();
     this.painted();
   }
@@ -308,6 +299,13 @@ export class Stage {
     c.drawImage(canvas, right - width, p.top, width, height);
   }
 
+  #drawOverview() {
+    const canvas = this.parts?.overview;
+    const c = canvas && blank(canvas, canvas.clientWidth, canvas.clientHeight);
+    if (c && this.scene)
+      drawOverview(c, this.scene, whole(this.view.bounds), this.view.overview, canvas.clientHeight);
+  }
+
   #clear() {
     const p = this.parts;
     if (!p) return;
@@ -319,7 +317,14 @@ export class Stage {
   /** Alone while the pointer moves. */
   #drawCross() {
     if (this.parts && this.scene)
-      drawCross(this.parts, this.scene, this.boxes, this.#height, this.view.cursor, this.selection);
+      this.#crosshair.draw(
+        this.parts,
+        this.scene,
+        this.boxes,
+        this.#height,
+        this.view.cursor,
+        this.selection,
+      );
   }
 
   // ---------------------------------------------------------------- reading back

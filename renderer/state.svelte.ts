@@ -305,6 +305,8 @@ class Scope {
     const cluster = await this.methods.addCluster(input);
     if (!this.clusters.some((c) => c.id === cluster.id)) this.clusters = [...this.clusters, cluster];
     this.over = null;
+    // its run is new: there are no events to look at yet
+    this.tab = 'timelines';
     this.awaited = cluster.id;
     this.select({ view: 'cluster', id: cluster.id });
     await this.#try(() => this.#readClusters());
@@ -346,6 +348,7 @@ class Scope {
       if (!c.connected) await this.methods.connectCluster(c.id);
       const run = await this.methods.startRecording(c.id, null);
       await Promise.all([this.#readRuns(), this.#readClusters()]);
+      this.tab = 'timelines';
       this.select({ view: 'run', id: run.id });
     });
   }

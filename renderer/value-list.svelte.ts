@@ -7,7 +7,7 @@ import type { MetricInfo } from '../electron/engine/api.ts';
 import { clock } from './clock.ts';
 import { value } from './format.ts';
 import type { Kept } from './kept.ts';
-import { answered, fleetAt, placeAt, timeAt, valueAt } from './reading.ts';
+import { answered, fleetAt, hasLeft, placeAt, timeAt, valueAt } from './reading.ts';
 import { needsTraffic } from './scene.ts';
 import type { Stage } from './stage.ts';
 
@@ -180,7 +180,7 @@ export class ValueList {
     const { kept, place } = this.#source;
     const sleep = kept.columns.get('sleep_level');
     if (sleep && valueAt(kept, sleep, w, place) > 0) return 'asleep';
-    if (!answered(kept, w, place)) return 'no answer';
+    if (!answered(kept, w, place)) return hasLeft(view.run, w, timeAt(kept, place)) ? 'left' : 'no answer';
     if (view.run.metrics.length > 0 && !view.run.metrics.includes(info.id)) return 'not there yet';
     if (info.kind !== 'gauge' && view.run.workerList[w]?.several) return 'several servers';
     return needsTraffic(info) ? 'no traffic' : '–';

@@ -2,11 +2,12 @@
  * The seven vital numbers of a run, as texts: of a live run levels as of now and counters over the last 60 s, of a past
  * run the same over what is in view. Each says its window and its population, and names the worst worker. Pure.
  */
-import type { MetricStatistics, Run } from '../electron/engine/api.ts';
+import type { MetricStatistics, Run, Worker } from '../electron/engine/api.ts';
 import type { Figures } from './figures.svelte.ts';
 import { absent, count, many, percent, rate, thin } from './format.ts';
 import type { Kept } from './kept.ts';
 import { answered, valueAt } from './reading.ts';
+import type { Span } from './span.ts';
 import { bothEnds, button, reasons, total, worst, type Own, type Piece } from './vital-lines.ts';
 
 export interface Vital {
@@ -25,8 +26,6 @@ export interface Vital {
 
 export interface Facts {
   run: Run;
-  /** Workers whose endpoint was taken away: they are not expected to answer. */
-  gone: ReadonlySet<number>;
   /** Live: the newest levels. */
   tail: Kept | null;
   /** Live: of the last 60 s. Past: of what is in view. */
@@ -45,9 +44,10 @@ const thinBelow = 0.75;
 // ---------------------------------------------------------------- levels now
 
 /** Of a live run: what workers, running, waiting and KV cache stand at in the newest tick. */
-function levelsNow({ run, gone, tail }: Facts): Vital[] {
+function levelsNow({ run, tail }: Facts): Vital[] {
   const place = tail ? tail.places - 1 : -1;
-  const known = run.workerList.filter(({ w }) => !gone.has(w)).map(({ w }) => w);
+  // those whose endpoint was taken away are not expected to answer
+  const known = run.workerList.filter(({ goneAt }) => goneAt === null).map(({ w }) => w);
   const own = (metric: string): Own[] => {
     const column = tail?.columns.get(metric);
     if (!tail || !column) return [];
@@ -152,6 +152,7 @@ function kv(run: Run, own: Own[], window: string, none: string, mean?: number | 
 interface Counted {
   run: Run;
   statistics: MetricStatistics | undefined;
+  /** Length of what was counted. */
   seconds: number;
   /** `60 s`, `in view`. */
   window: string;
@@ -161,10 +162,12 @@ interface Counted {
 }
 
 const counted = ({ run, figures, fault }: Facts, metric: string, past: boolean): Counted => {
-  const seconds = figures ? (figures.to - figures.from) / 1000 : 0;
+  const statistics = figures?.of.get(metric);
+  // buckets reach past the window that was asked for
+  const seconds = statistics?.seconds ?? (figures ? (figures.to - figures.from) / 1000 : 0);
   return {
     run,
-    statistics: figures?.of.get(metric),
+    statistics,
     seconds,
     window: past ? 'in view' : figures ? `${Math.round(seconds)}${thin}s` : `60${thin}s`,
     none:
@@ -281,14 +284,21 @@ function levelsInView(facts: Facts): Vital[] {
   ];
 }
 
+/** Ticks of a window in which a worker was known and asked; no whole number at the edges. */
+function ticksAsked({ firstAt, goneAt }: Worker, { from, to }: Span, intervalSeconds: number): number {
+  const ms = Math.min(to, goneAt ?? to) - Math.max(from, firstAt);
+  const ticks = ms / (intervalSeconds * 1000);
+  // taken away in view: the tick without it is a little early or late
+  return goneAt !== null && goneAt < to ? Math.round(ticks) : ticks;
+}
+
 function workersInView({ run, figures, restarts }: Facts, c: Counted): Vital {
-  const known = figures ? run.workerList.filter((w) => w.firstAt < figures.to) : [];
-  const seen = (c.statistics?.each ?? []).filter(({ n }) => n > 0);
-  const own = known.map(({ w, firstAt }) => {
-    const ms = (figures?.to ?? 0) - Math.max(figures?.from ?? 0, firstAt);
-    const n = seen.find((e) => e.w === w)?.n ?? 0;
-    return { w, v: Math.min(1, (n * run.intervalSeconds * 1000) / ms) };
+  const answers = new Map((c.statistics?.each ?? []).map(({ w, n }) => [w, n]));
+  const own = run.workerList.flatMap((worker): Own[] => {
+    const asked = figures ? ticksAsked(worker, figures, run.intervalSeconds) : 0;
+    return asked > 0 ? [{ w: worker.w, v: Math.min(1, (answers.get(worker.w) ?? 0) / asked) }] : [];
   });
+  const seen = own.filter(({ v }) => v > 0);
   const coverage = c.statistics?.coverage ?? null;
   const least = own.toSorted((a, b) => a.v - b.v)[0];
   const whole = (v: number) => `${Math.floor(v * 100)}${thin}%`;
@@ -303,12 +313,12 @@ function workersInView({ run, figures, restarts }: Facts, c: Counted): Vital {
     window: 'in view',
     value: c.statistics ? count(seen.length) : absent,
     small: c.statistics
-      ? `of ${count(known.length)}${restarts > 0 ? ` · ${many(restarts, 'restart')}` : ' answered'}`
+      ? `of ${count(own.length)}${restarts > 0 ? ` · ${many(restarts, 'restart')}` : ' answered'}`
       : c.none,
     line,
-    attention: c.statistics !== undefined && seen.length < known.length,
+    attention: c.statistics !== undefined && seen.length < own.length,
     about:
-      `Workers that answered in view, of those that had been seen by its end. ${many(restarts, 'restart')} in view.` +
+      `Workers that answered in view, of those that were asked in it. ${many(restarts, 'restart')} in view.` +
       trust(c),
   };
 }

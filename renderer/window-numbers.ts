@@ -55,11 +55,11 @@ export function numbersOf(info: MetricInfo, run: Run, figures: Figures | null): 
   return {
     population: populations[info.kind],
     numbers,
-    sentence: s && figures ? sentenceOf(info, s, (figures.to - figures.from) / 1000, numbers) : '',
+    sentence: s ? sentenceOf(info, s, numbers) : '',
   };
 }
 
-function sentenceOf(info: MetricInfo, s: MetricStatistics, seconds: number, numbers: WindowNumber[]): string {
+function sentenceOf(info: MetricInfo, s: MetricStatistics, numbers: WindowNumber[]): string {
   const said = numbers.map(
     ({ label, text, reason }) => `${label} ${text}${reason === null ? '' : ` (${reason})`}`,
   );
@@ -72,5 +72,5 @@ function sentenceOf(info: MetricInfo, s: MetricStatistics, seconds: number, numb
         : ' Over the samples of all workers.';
   const buckets = s.bucketSeconds > 0 ? ` From buckets of ${s.bucketSeconds}${thin}s.` : '';
   const bound = s.lowerBound ? ' A worker restarted or was lost: deltas are at least this.' : '';
-  return `In view, ${duration(seconds)}: ${said.join(', ')}.${how}${sum}${buckets}${bound}`;
+  return `In view, ${duration(s.seconds)}: ${said.join(', ')}.${how}${sum}${buckets}${bound}`;
 }

@@ -192,7 +192,7 @@ test('secrets are sent, never shown again, lost with the engine, and kept where 
   await dialog.getByLabel('Forget the user and password kept for 1 address').check();
   await dialog.getByRole('button', { name: 'Test again' }).click();
   await expect(dialog.getByText('1 of 2')).toBeVisible();
-  await expect(dialog.getByRole('row', { name: `${byKey.port}/metrics` })).toContainText('answers');
+  await expect(dialog.getByRole('row', { name: `127.0.0.1:${byKey.port}` })).toContainText('answers');
   await page.keyboard.press('Escape');
 
   // nobody asked to keep them
