@@ -16,7 +16,7 @@ export class Checking {
   #control: AbortController | null = null;
   #all: CheckRow[] = [];
   #pause: ReturnType<typeof setTimeout> | undefined;
-  /** Changed in place; another list whenever they are to be shown anew. */
+  /** As they were when they were shown last. */
   rows = $state.raw<CheckRow[]>([]);
   running = $state(false);
   cancelled = $state(false);
@@ -94,7 +94,8 @@ export class Checking {
   #show() {
     clearTimeout(this.#pause);
     this.#pause = undefined;
-    this.rows = [...this.#all];
+    // copies: the table writes a row anew only where it is another object
+    this.rows = this.#all.map((row) => ({ ...row }));
   }
 
   #showSoon() {
