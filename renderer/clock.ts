@@ -25,9 +25,12 @@ export function moment(at: number, now = Date.now()): string {
   return sameDay(at, now) ? short : `${day(at, now)} ${short}`;
 }
 
+/** Made once: that takes milliseconds. */
+const zoneFormat = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'short' });
+
 /** The zone's short name at that time: `UTC`, `CET`, `GMT+1`. */
 export function zone(at: number): string {
-  const parts = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'short' }).formatToParts(at);
+  const parts = zoneFormat.formatToParts(at);
   return parts.find((p) => p.type === 'timeZoneName')?.value ?? '';
 }
 

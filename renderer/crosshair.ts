@@ -44,8 +44,12 @@ class Strip {
       this.#left = Math.round((from + to - least) / 2);
       canvas.style.transform = `translateX(${this.#left}px)`;
     }
-    const c = blank(canvas, least, height);
-    c?.translate(-this.#left, 0);
+    const k = devicePixelRatio;
+    const sized = canvas.width === Math.round(least * k) && canvas.height === Math.round(height * k);
+    // a context that is as it was keeps its font: to set one costs more than to draw with it
+    const c = sized ? canvas.getContext('2d') : blank(canvas, least, height);
+    c?.setTransform(k, 0, 0, k, -this.#left * k, 0);
+    if (sized) c?.clearRect(this.#left, 0, least, height);
     return c;
   }
 }
@@ -74,6 +78,7 @@ export class Crosshair {
     const reach = dots.reduce((far, d) => Math.max(far, Math.abs(d.x - x)), 0) + 5;
     const c = this.#rule.around(parts.cross, x - reach, x + reach, height);
     if (!c) return;
+    c.globalAlpha = 1;
     c.fillStyle = ink('cross');
     c.fillRect(x, 0, 1, height);
     c.strokeStyle = ink('surface');

@@ -31,7 +31,7 @@ export interface Places {
 }
 
 export interface DrawnRow extends Said {
-  name: string;
+  name: () => string;
   /** Token of its colour. */
   token: string;
   dash: boolean;
@@ -69,6 +69,8 @@ export function placesOf(frame: HTMLElement, scrolled: number): Places | null {
 /** Draws itself over and over with as little as possible: names only when they are others, in other places. */
 export class DrawnValues {
   readonly #p: Places;
+  /** Whose title is drawn. */
+  #info: MetricInfo | null = null;
   #rises: [small: number, usual: number] | null = null;
   /** The rows and where they were when their names were drawn; null: they are to be drawn again. */
   #names: { rows: readonly unknown[]; scrolled: number } | null = null;
@@ -94,18 +96,16 @@ export class DrawnValues {
     const whole = this.#names?.rows !== rows || this.#names.scrolled !== scrolled;
     const c = whole ? blank(canvas, p.width, p.height) : canvas.getContext('2d');
     if (!c || !head.info) return;
-    if (!whole) {
-      c.clearRect(0, 0, p.width, p.list.top);
-      c.clearRect(p.track.left, p.list.top, p.width, p.list.height);
-    }
+    if (!whole) c.clearRect(p.track.left, p.list.top, p.width, p.list.height);
     this.#names = { rows, scrolled };
     c.textBaseline = 'alphabetic';
     this.#rises ??= [rise(c, 't-11'), rise(c, 't-12')];
-    this.#head(c, head, head.info);
+    this.#head(c, head, head.info, whole);
     c.save();
     c.beginPath();
     c.rect(p.list.left, p.list.top, p.list.right - p.list.left, p.list.height);
     c.clip();
+    c.font = font(px('t-12'));
     const step = p.row.height;
     const first = Math.max(0, Math.floor((p.list.top + scrolled - p.row.top) / step));
     const last = Math.min(rows.length, Math.ceil((p.list.top + p.list.height + scrolled - p.row.top) / step));
@@ -113,18 +113,25 @@ export class DrawnValues {
     c.restore();
   }
 
-  #head(c: CanvasRenderingContext2D, head: Head, info: MetricInfo) {
+  #head(c: CanvasRenderingContext2D, head: Head, info: MetricInfo, whole: boolean) {
     const p = this.#p;
     const [small, usual] = this.#rises ?? [0, 0];
     c.textAlign = 'left';
-    c.fillStyle = ink('text');
+    if (whole || info !== this.#info) {
+      this.#info = info;
+      c.clearRect(0, 0, p.width, p.list.top);
+      c.fillStyle = ink('text');
+      c.font = font(px('t-12'), 600);
+      c.fillText(info.title, p.title.left, middle(p.title) + usual);
+      const after = p.title.left + c.measureText(`${info.title} `).width;
+      c.font = font(px('t-11'));
+      c.fillStyle = ink('text-3');
+      c.fillText(unitName(info.unit), after, middle(p.title) + usual);
+    } else for (const { top, height } of [p.moment, p.fleet]) c.clearRect(0, top, p.width, height);
     c.font = font(px('t-12'), 600);
+    c.fillStyle = ink('text');
     c.fillText(head.moment, p.moment.left, middle(p.moment) + usual);
-    c.fillText(info.title, p.title.left, middle(p.title) + usual);
-    const after = p.title.left + c.measureText(`${info.title} `).width;
     c.font = font(px('t-11'));
-    c.fillStyle = ink('text-3');
-    c.fillText(unitName(info.unit), after, middle(p.title) + usual);
     c.fillStyle = ink('text-2');
     c.fillText(head.fleet, p.fleet.left, middle(p.fleet) + small, p.fleet.right - p.fleet.left);
   }
@@ -143,16 +150,17 @@ export class DrawnValues {
       const width = p.swatch.right - p.swatch.left;
       if (row.dash) for (let x = 0; x < width; x += 6) c.fillRect(p.swatch.left + x, y - 1, 4, 2);
       else c.fillRect(p.swatch.left, y - 1, width, 2);
-      c.font = font(px('t-12'));
       c.textAlign = 'left';
       c.fillStyle = ink('text');
-      c.fillText(row.name, p.name.left, middle(p.name) + down + usual, p.track.left - p.name.left);
+      c.fillText(row.name(), p.name.left, middle(p.name) + down + usual, p.track.left - p.name.left);
     }
     const none = row.share === 0;
     c.textAlign = 'right';
-    c.font = font(px(none ? 't-11' : 't-12'));
     c.fillStyle = ink(none ? 'text-3' : 'text');
+    // set only where it is another: a font is looked up anew each time
+    if (none) c.font = font(px('t-11'));
     c.fillText(row.text, p.value.right, middle(p.value) + down + usual);
+    if (none) c.font = font(px('t-12'));
     c.fillStyle = ink('line-2');
     c.fillRect(p.track.left, y - 1, ((p.track.right - p.track.left) * row.share) / 100, 3);
   }

@@ -53,7 +53,7 @@ export function followPointer(stage: Stage, sheet: HTMLElement): () => void {
     const a = stage.timeOf(down.x);
     const b = stage.timeOf(x);
     stage.selection = { from: Math.min(a, b), to: Math.max(a, b) };
-    stage.requestCross();
+    stage.moveCross();
   };
 
   const press = (e: PointerEvent) => {

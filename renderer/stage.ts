@@ -49,7 +49,6 @@ export class Stage {
   #restarts: { events: RunEvent[]; found: RunEvent[] } | null = null;
   readonly #crosshair = new Crosshair();
   #frame = 0;
-  #crossFrame = 0;
   #overviewFrame = 0;
   #theme = 0;
   /** Of the sheet when it was drawn: asking the element while the pointer moves would force a layout. */
@@ -90,12 +89,9 @@ export class Stage {
     });
   }
 
-  requestCross() {
-    if (this.#frame) return;
-    this.#crossFrame ||= requestAnimationFrame(() => {
-      this.#crossFrame = 0;
-      this.#drawCross();
-    });
+  /** At once: the pointer is heard once a frame, and to ask for one costs more than to draw. */
+  moveCross() {
+    if (!this.#frame) this.#drawCross();
   }
 
   /** The whole run was read again: nothing but its overview is another. */
@@ -108,8 +104,8 @@ export class Stage {
   }
 
   close() {
-    for (const frame of [this.#frame, this.#crossFrame, this.#overviewFrame]) cancelAnimationFrame(frame);
-    this.#frame = this.#crossFrame = this.#overviewFrame = 0;
+    for (const frame of [this.#frame, this.#overviewFrame]) cancelAnimationFrame(frame);
+    this.#frame = this.#overviewFrame = 0;
     // the next stage may stand already
     if (window.__charts === this.#hook) delete window.__charts;
   }

@@ -1,4 +1,4 @@
-/** Text at twice its size, as set in the browser: nothing of what connects and manages clusters is cut off or out of reach. */
+/** Text at twice its size, as set in the browser: nothing of any view is cut off or out of reach. */
 import { expect, type Page } from '@playwright/test';
 import { connected, openEdit, openEndpoints, some } from './clusters.ts';
 import { test } from './served.ts';
@@ -53,6 +53,15 @@ test('nothing is cut off at 200 %', async ({ page, serve, cluster }) => {
   await look('empty page', 'main');
   cluster.endpoints[1]!.faults = { statsOff: true };
   await connected(page, page.url(), some(cluster, 0, 3), 'lab');
+  await page.waitForTimeout(3000);
+  await look('timelines', 'body');
+  await page.keyboard.press('4');
+  await expect(page.getByText('Show in Timelines')).toBeVisible();
+  await look('events', 'body');
+  await page.keyboard.press('1');
+  await page.keyboard.press('p');
+  await look('panels menu', '[role=dialog]');
+  await page.keyboard.press('Escape');
 
   await page.keyboard.press('Control+n');
   const dialog = page.getByRole('dialog');
