@@ -24,19 +24,25 @@ const walls = [
     because: 'engine/ runs anywhere Node runs: it imports nothing of Electron and nothing outside engine/',
   },
   {
-    stops: ({ from, type }) => /^electron\/engine\/api(-clusters)?\.ts$/.test(from) && !type,
+    stops: ({ from, type }) => /^electron\/engine\/api(-clusters|-steps)?\.ts$/.test(from) && !type,
     because: 'api.ts is the contract: types only',
   },
   {
-    stops: ({ from, to, type }) => from === `${engine}parse.ts` && !type && to !== `${engine}catalogue.ts`,
-    because: 'parse.ts takes values from catalogue.ts only',
+    stops: ({ from, to, type }) =>
+      /^electron\/engine\/parse(-\w+)?\.ts$/.test(from) &&
+      !type &&
+      !/^electron\/engine\/(catalogue|parse-\w+)\.ts$/.test(to),
+    because: 'parse.ts and its parts take values from catalogue.ts only',
   },
   {
     stops: ({ from, to }) =>
       to === sqlite &&
       !from.startsWith('test/') &&
-      !/^electron\/engine\/(store|library|schema|reader|queries|lock)\.ts$/.test(from),
-    because: 'only store, library, schema, reader, queries and lock know better-sqlite3',
+      !/^electron\/engine\/(store|step-store|bucket-store|library|schema|reader|queries|lock|adopt)\.ts$/.test(
+        from,
+      ),
+    because:
+      'only store, step-store, bucket-store, library, schema, reader, queries, lock and adopt know better-sqlite3',
   },
   {
     stops: ({ from, to, type }) =>

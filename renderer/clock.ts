@@ -1,4 +1,5 @@
 /** Times of day as the page shows them: local, with the zone said once; and where a time axis has its ticks. */
+import type { Span } from './span.ts';
 
 const pad = (n: number) => String(n).padStart(2, '0');
 
@@ -39,6 +40,13 @@ const stepsSeconds = [
   604_800,
 ];
 
+/** Seconds from tick to tick; null: there is no room for any. */
+function tickSeconds(from: number, to: number, pixels: number, apart: number): number | null {
+  const span = (to - from) / 1000;
+  if (!(span > 0) || !(pixels > 0)) return null;
+  return stepsSeconds.find((s) => (pixels * s) / span >= apart) ?? 604_800;
+}
+
 export interface AxisTick {
   at: number;
   label: string;
@@ -46,9 +54,8 @@ export interface AxisTick {
 
 /** Ticks at round local times, at least `apart` pixels from each other. */
 export function axisTicks(from: number, to: number, pixels: number, apart: number): AxisTick[] {
-  const span = (to - from) / 1000;
-  if (!(span > 0) || !(pixels > 0)) return [];
-  const step = stepsSeconds.find((s) => (pixels * s) / span >= apart) ?? 604_800;
+  const step = tickSeconds(from, to, pixels, apart);
+  if (step === null) return [];
   // Round local times are multiples of the step after the zone's offset is added; it is taken once, at the window's
   // begin: a change of clocks inside the window shifts the labels behind it, which still say the right time.
   const offset = -new Date(from).getTimezoneOffset() * 60_000;
@@ -60,5 +67,16 @@ export function axisTicks(from: number, to: number, pixels: number, apart: numbe
     const label = step >= 86_400 || midnight ? day(at) : step >= 60 ? clock(at).slice(0, 5) : clock(at);
     ticks.push({ at, label });
   }
+  return ticks;
+}
+
+/** Times in a window that are round lengths after `begin`, it included, at least `apart` pixels from each other. */
+export function sinceTicks(begin: number, window: Span, pixels: number, apart: number): number[] {
+  const step = tickSeconds(window.from, window.to, pixels, apart);
+  if (step === null) return [];
+  const ms = step * 1000;
+  const ticks: number[] = [];
+  for (let at = begin + Math.max(0, Math.ceil((window.from - begin) / ms)) * ms; at <= window.to; at += ms)
+    ticks.push(at);
   return ticks;
 }

@@ -15,6 +15,7 @@ export interface Parts {
   /** All plots: what lies under the lines, the lines, what lies over them. */
   plots: HTMLCanvasElement;
   cross: HTMLCanvasElement;
+  ribbon: HTMLCanvasElement;
   lanes: HTMLCanvasElement;
   axis: HTMLCanvasElement;
   overview: HTMLCanvasElement;

@@ -105,7 +105,7 @@ function drawShare(
   }
 }
 
-export function drawAxis(c: Context, s: Scene) {
+export function drawAxis(c: Context, s: Pick<Scene, 'x0' | 'x1' | 'window'>) {
   const width = c.measureText('00:00:00').width;
   c.textAlign = 'center';
   for (const t of axisTicks(s.window.from, s.window.to, s.x1 - s.x0, width + 22)) {

@@ -1,4 +1,5 @@
 /** What is drawn under and over the lines of one panel. ECharts draws the lines themselves (chart.ts). */
+import { drawPressure } from './draw-pressure.ts';
 import { narrow, tick } from './format.ts';
 import { dashed, font, hatch, ink, px } from './ink.ts';
 import { answered, answeredShare, hole, stretches, sums, timeAt, valueAt } from './reading.ts';
@@ -113,7 +114,10 @@ export function drawOver(c: Context, s: Scene, p: PanelBox, first: boolean) {
   if (!s.run.metrics.includes(p.info.id) && s.run.metrics.length > 0) drawWords(c, s, p, 'not there yet');
   else if (needsTraffic(p.info)) drawNoTraffic(c, s, p);
   drawLone(c, s, p);
-  if (p.info.id === 'kv_cache_usage') drawRug(c, s, p);
+  if (p.info.id === 'kv_cache_usage') {
+    drawRug(c, s, p);
+    drawPressure(c, s, p);
+  }
   drawRestarts(c, s, p, first);
   drawEnds(c, s, p);
   if (s.liveAt !== null && s.liveAt > s.window.from && s.liveAt < s.window.to) {

@@ -19,6 +19,8 @@ export interface Places {
   width: number;
   height: number;
   moment: Box;
+  /** Behind the moment, as wide as there is room. */
+  which: Box;
   title: Box;
   fleet: Box;
   list: Box;
@@ -47,14 +49,17 @@ export function placesOf(frame: HTMLElement, scrolled: number): Places | null {
       ? { left: r.left - own.left, right: r.right - own.left, top: r.top - own.top + down, height: r.height }
       : null;
   };
-  const [moment, title, fleet, list] = [box('moment'), box('title'), box('fleet'), box('list')];
+  const [moment, which, title] = [box('moment'), box('which'), box('title')];
+  const [fleet, list] = [box('fleet'), box('list')];
   const [row, swatch, name] = [box('row', scrolled), box('swatch', scrolled), box('name', scrolled)];
   const [track, value] = [box('track', scrolled), box('value', scrolled)];
-  if (!moment || !title || !fleet || !list || !row || !swatch || !name || !track || !value) return null;
+  if (!moment || !which || !title || !fleet || !list) return null;
+  if (!row || !swatch || !name || !track || !value) return null;
   return {
     width: own.width,
     height: own.height,
     moment,
+    which,
     title,
     fleet,
     list,
@@ -131,8 +136,10 @@ export class DrawnValues {
     c.font = font(px('t-12'), 600);
     c.fillStyle = ink('text');
     c.fillText(head.moment, p.moment.left, middle(p.moment) + usual);
-    c.font = font(px('t-11'));
     c.fillStyle = ink('text-2');
+    c.font = font(px('t-12'));
+    c.fillText(head.which, p.which.left, middle(p.moment) + usual, p.which.right - p.which.left);
+    c.font = font(px('t-11'));
     c.fillText(head.fleet, p.fleet.left, middle(p.fleet) + small, p.fleet.right - p.fleet.left);
   }
 

@@ -1,22 +1,27 @@
 /** Events as rows of a list: what each is called, whom it is about, how long it went on; and which a filter leaves. Pure. */
-import type { Run, RunEvent, Worker } from '../electron/engine/api.ts';
-import { duration, plain, thin } from './format.ts';
+import type { PressureSpell, Run, RunEvent, Worker } from '../electron/engine/api.ts';
+import { duration, many, percent, plain, thin } from './format.ts';
 import { eventKey } from './reading.ts';
 
-export type Group = 'silence' | 'restarts' | 'fleet' | 'recording';
+export type Group = 'silence' | 'restarts' | 'pressure' | 'fleet' | 'recording';
 
 export const groups: { group: Group; name: string }[] = [
   { group: 'silence', name: 'No answer' },
   { group: 'restarts', name: 'Restarts' },
+  { group: 'pressure', name: 'KV pressure' },
   { group: 'fleet', name: 'Workers' },
   { group: 'recording', name: 'Recording' },
 ];
 
-/** `hatch` is drawn, the others are glyphs. */
-type Sign = 'hatch' | '↻' | '▲' | '+' | '−' | '▸';
+/** `hatch` and `bracket` are drawn, the others are glyphs. */
+type Sign = 'hatch' | '↻' | '▲' | '+' | '−' | '▸' | 'bracket';
 
-const kinds: Record<RunEvent['kind'], { group: Group; what: string; sign: Sign }> = {
+/** Spells of KV pressure stand in the list as events do. */
+export type Listed = Omit<RunEvent, 'kind'> & { kind: RunEvent['kind'] | 'pressure' };
+
+const kinds: Record<Listed['kind'], { group: Group; what: string; sign: Sign }> = {
   outage: { group: 'silence', what: 'No answer', sign: 'hatch' },
+  pressure: { group: 'pressure', what: 'KV pressure', sign: 'bracket' },
   restart: { group: 'restarts', what: 'Restarted', sign: '↻' },
   'several-servers': { group: 'fleet', what: 'Several servers', sign: '▲' },
   worker: { group: 'fleet', what: 'Seen first', sign: '+' },
@@ -34,7 +39,7 @@ export const longSeconds = 5;
 
 export interface EventRow {
   key: string;
-  event: RunEvent;
+  event: Listed;
   group: Group;
   what: string;
   sign: Sign;
@@ -44,8 +49,45 @@ export interface EventRow {
   who: string;
 }
 
+const rate = (v: number | null) => (v === null ? 'no traffic' : percent(v));
+
+/** With the step it began in (null: between steps), and what came of it, in words. */
+function listedSpell(spell: PressureSpell, run: Run, step: number | null): Listed {
+  const { w, from, to, preemptions, waiting, hitRateBefore, hitRate } = spell;
+  const what = [
+    ...(preemptions > 0 ? [many(preemptions, 'preemption')] : []),
+    ...(waiting > 0 ? [`up to ${many(waiting, 'request')} waited for room`] : []),
+  ];
+  const facts = [
+    step === null ? 'Between steps' : `In step ${step}`,
+    `hit rate ${rate(hitRateBefore)} before, ${rate(hitRate)} in it`,
+    ...what,
+  ];
+  return {
+    at: from,
+    until: to,
+    kind: 'pressure',
+    endpoint: run.workerList[w]?.endpoint ?? null,
+    w,
+    reason: null,
+    count: 1,
+    detail: facts.join('; '),
+  };
+}
+
+/** Events and spells, oldest first; `stepAt`: what people call the step at a time, null between steps. */
+export const withSpells = (
+  events: readonly RunEvent[],
+  spells: readonly PressureSpell[],
+  run: Run,
+  stepAt: (at: number) => number | null,
+): Listed[] =>
+  [...events, ...spells.map((spell) => listedSpell(spell, run, stepAt(spell.from)))].sort(
+    (a, b) => a.at - b.at,
+  );
+
 /** Newest first. */
-export function rowsOf(events: RunEvent[], run: Run): EventRow[] {
+export function rowsOf(events: readonly Listed[], run: Run): EventRow[] {
   const behind = new Map<string, Worker[]>();
   for (const worker of run.workerList)
     behind.set(worker.endpoint, [...(behind.get(worker.endpoint) ?? []), worker]);
@@ -66,7 +108,7 @@ export function rowsOf(events: RunEvent[], run: Run): EventRow[] {
 
 /** Seconds that a range went on, and whether it is not over; null: it is a moment. `lastTick`: of a run that is recorded. */
 export function lastingOf(
-  { kind, at, until }: RunEvent,
+  { kind, at, until }: Listed,
   intervalSeconds: number,
   lastTick: number | null,
 ): { seconds: number; soFar: boolean } | null {

@@ -136,8 +136,9 @@ export const many = (n: number, one: string, more = `${one}s`) => `${count(n)} $
 
 const unsafe = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
-/** Text from outside, fit to be shown: control and bidi characters escaped, cut at 200 characters. */
-export function plain(text: string): string {
-  const cut = text.length > 200 ? `${text.slice(0, 199)}…` : text;
-  return cut.replace(unsafe, (c) => `\\u${(c.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`);
-}
+/** Control and bidi characters escaped, however long it is. */
+export const escaped = (text: string) =>
+  text.replace(unsafe, (c) => `\\u${(c.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`);
+
+/** Text from outside, fit to be shown: escaped, cut at 200 characters. */
+export const plain = (text: string) => escaped(text.length > 200 ? `${text.slice(0, 199)}…` : text);

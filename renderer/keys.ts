@@ -1,5 +1,7 @@
 /** Keys of the page. Single letters act only outside inputs and dialogs; Ctrl and Cmd keys everywhere. */
 import type { scope as pageScope } from './state.svelte.ts';
+import { whyInView } from './why.svelte.ts';
+import { leaveStep, walkSteps } from './step-walk.ts';
 
 type Scope = typeof pageScope;
 
@@ -12,15 +14,18 @@ export const keyList: [keys: string, does: string][] = [
   ['+ −', 'zoom'],
   ['0', 'whole run'],
   ['f End', 'follow the newest tick'],
-  ['↑ ↓ j k', 'panel above, below; event before, after'],
+  [', .', 'step before, after: zooms to it; Esc back; in Scalars it is selected, also by ← →'],
+  ['m', 'mark a step of a recording'],
+  ['↑ ↓ j k', 'panel, worker or event above, below'],
   ['Alt+↑ Alt+↓', 'move the panel up, down'],
-  ['Enter', 'panel fills the space, and back; event: its place in time'],
+  ['Enter', 'panel fills the space, and back; worker: isolate; event: its place in time'],
   ['p', 'panels'],
   ['l', 'log axis of the panel (latencies)'],
   ['s', 'order of the list of values'],
   ['i Esc', 'isolate a worker; back'],
   ['[ ]', 'sidebar, list of values'],
-  ['1 4', 'timelines, events'],
+  ['w', 'why this number, of the focused panel; Esc closes it'],
+  ['1 2 3 4', 'timelines, scalars, workers, events'],
   ['g r', 'all runs'],
   [`${ctrl}+N`, 'add a cluster'],
   [`${ctrl}+, g s`, 'settings'],
@@ -77,10 +82,11 @@ function escape(event: KeyboardEvent, scope: Scope) {
   const view = scope.run;
   if (scope.over) scope.over = null;
   else if (scope.sidebar === true) scope.sidebar = null;
+  else if (scope.why.query) scope.why.close();
   else if (view && view.isolated.length > 0) view.isolated = [];
   else if (view && view.filled !== null) view.filled = null;
   else if (view && view.cursor !== null) view.cursor = null;
-  else return;
+  else if (!view || scope.tab !== 'timelines' || !leaveStep(view)) return;
   event.preventDefault();
 }
 
@@ -97,8 +103,20 @@ function page(key: string, scope: Scope): boolean {
       return true;
     case '1':
       return showTab(scope, 'timelines');
+    case '2':
+      return showTab(scope, 'scalars');
+    case '3':
+      return showTab(scope, 'workers');
     case '4':
       return showTab(scope, 'events');
+    case 'p':
+      if (!scope.run || (scope.tab !== 'timelines' && scope.tab !== 'scalars')) return false;
+      scope.over = scope.over === 'panels' ? null : 'panels';
+      return true;
+    case 'm':
+      if (!scope.run?.recording) return false;
+      void scope.run.steps.mark(false);
+      return true;
     default:
       return false;
   }
@@ -107,7 +125,7 @@ function page(key: string, scope: Scope): boolean {
 /** Where no run is on screen, that of one that is being recorded. */
 function showTab(scope: Scope, tab: Scope['tab']): boolean {
   scope.tab = tab;
-  if (scope.over === 'panels') scope.over = null;
+  if (scope.over === 'panels' || scope.over === 'steps') scope.over = null;
   const recording = scope.shownCluster?.recording ?? scope.runs.find((r) => r.state === 'recording')?.id;
   if (scope.selection.view !== 'run' && recording) scope.select({ view: 'run', id: recording });
   return true;
@@ -140,8 +158,9 @@ function onRun(event: KeyboardEvent, scope: Scope): boolean {
     case 'End':
       view.follow();
       return true;
-    case 'p':
-      scope.over = scope.over === 'panels' ? null : 'panels';
+    case ',':
+    case '.':
+      walkSteps(view, event.key === '.' ? 1 : -1);
       return true;
     case 'l':
       scope.toggleLog(view.run.clusterId, view.focus);
@@ -149,6 +168,11 @@ function onRun(event: KeyboardEvent, scope: Scope): boolean {
     case 's':
       scope.prefer('list-order', scope.preferred('list-order', 'value') === 'number' ? 'value' : 'number');
       return true;
+    case 'w': {
+      const query = whyInView(view, view.focus);
+      if (query) scope.explain(query);
+      return query !== null;
+    }
     case 'i':
       isolate(scope);
       return true;

@@ -22,17 +22,24 @@ const short: Record<string, string> = {
 };
 export const shortTitle = (m: MetricInfo) => short[m.id] ?? m.title;
 
-/** The panels that a stored choice means, in its order; without one those that are on by themselves. */
-export function panelsFor(catalogue: MetricInfo[], chosen: unknown): MetricInfo[] {
-  if (!Array.isArray(chosen)) return catalogue.filter((m) => m.shown);
-  const ids = new Set<unknown>(chosen);
-  return [...ids].flatMap((id) => catalogue.find((m) => m.id === id) ?? []);
+/** The panels that a stored choice means, in its order; without one those in `usual`. */
+export function chosenFrom<P extends { id: string }>(all: P[], chosen: unknown, usual: string[]): P[] {
+  const ids = new Set<unknown>(Array.isArray(chosen) ? chosen : usual);
+  return [...ids].flatMap((id) => all.find((p) => p.id === id) ?? []);
 }
 
-/** One on or off. A new one comes after the last one that stands before it in the catalogue. */
-export function switched(order: string[], id: string, catalogue: MetricInfo[]): string[] {
+/** The same of the timelines. */
+export const panelsFor = (catalogue: MetricInfo[], chosen: unknown): MetricInfo[] =>
+  chosenFrom(
+    catalogue,
+    chosen,
+    catalogue.filter((m) => m.shown).map((m) => m.id),
+  );
+
+/** One on or off. A new one comes after the last one that stands before it among all. */
+export function switched(order: string[], id: string, all: { id: string }[]): string[] {
   if (order.includes(id)) return order.filter((other) => other !== id);
-  const rank = (x: string) => catalogue.findIndex((m) => m.id === x);
+  const rank = (x: string) => all.findIndex((p) => p.id === x);
   const after = order.findLastIndex((other) => rank(other) < rank(id));
   return order.toSpliced(after + 1, 0, id);
 }

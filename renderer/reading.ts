@@ -197,7 +197,8 @@ export function askedFor(metrics: MetricInfo[], run: Run): string[] {
 }
 
 /** What makes an event the same one when it is read again. */
-export const eventKey = (e: RunEvent) => `${e.kind} ${e.at} ${e.endpoint} ${e.w}`;
+export const eventKey = (e: Pick<RunEvent, 'at' | 'endpoint' | 'w'> & { kind: string }) =>
+  `${e.kind} ${e.at} ${e.endpoint} ${e.w}`;
 
 /** Known events with newly read ones over them: a range that goes on has a later end. The same list: nothing changed. */
 export function mergedEvents(known: RunEvent[], found: RunEvent[]): RunEvent[] {

@@ -7,8 +7,10 @@ import { EventList } from './event-list.svelte.ts';
 import { RunFigures } from './figures.svelte.ts';
 import { extend, fits, keep, newest, placeFrom, type Kept } from './kept.ts';
 import { Paints } from './lines.ts';
+import { RunPressure } from './pressure.svelte.ts';
 import { askedFor, mergedEvents } from './reading.ts';
 import { isKind, sentence } from './sentence.ts';
+import { RunSteps } from './steps.svelte.ts';
 import { clamp, latest, length, pan, showsLatest, whole, zoom, type Bounds, type Span } from './span.ts';
 
 /** What the range buttons choose; null: a window chosen by hand. */
@@ -47,6 +49,8 @@ export class RunView {
   metrics = $state.raw<MetricInfo[]>([]);
 
   readonly figures: RunFigures;
+  readonly steps: RunSteps;
+  readonly pressure: RunPressure;
   /** What the view of events is set to. */
   eventList = new EventList();
   /** Who is drawn how: the same while the run is open. */
@@ -77,6 +81,8 @@ export class RunView {
     this.following = run.state === 'recording';
     this.window = whole(this.bounds);
     this.figures = new RunFigures(methods, this);
+    this.steps = new RunSteps(methods, run.id);
+    this.pressure = new RunPressure(methods, run.id);
   }
 
   get bounds(): Bounds {
@@ -96,12 +102,16 @@ export class RunView {
     void this.load();
     void this.#loadOverview();
     void this.#loadEvents(this.run.startedAt);
+    void this.steps.load();
+    this.pressure.load(this.run, this.bounds);
     this.figures.moved();
   }
 
   close() {
     this.#closed.abort();
     this.figures.close();
+    this.steps.close();
+    this.pressure.close();
     this.#load?.abort();
     clearTimeout(this.#delay);
   }
@@ -284,6 +294,7 @@ export class RunView {
         this.following = false;
         this.live = null;
         void this.#loadEvents(this.run.lastAt - 60 * second);
+        this.pressure.load(run, this.bounds);
       }
       if (ended || first) {
         void this.load();
@@ -308,6 +319,7 @@ export class RunView {
 
   shownAgain() {
     this.figures.moved();
+    this.pressure.load(this.run, this.bounds);
     if (!this.recording) return;
     this.tail = null;
     void this.load();
@@ -361,6 +373,7 @@ export class RunView {
     this.error = null;
     this.version++;
     this.figures.ticked();
+    this.pressure.load(this.run, this.bounds);
 
     const since = performance.now();
     if (first || t.workers !== this.run.workerList.length || since - this.#runAt > 10_000)

@@ -2,19 +2,22 @@
  * What one drawing of the timelines is made from: the geometry of the plots, the data in view, who is drawn how.
  * stage.ts builds it once a frame; draw-*.ts read it.
  */
-import type { MetricInfo, Run, RunEvent } from '../electron/engine/api.ts';
+import type { MetricInfo, PressureSpell, Run, RunEvent } from '../electron/engine/api.ts';
 import type { Column, Kept } from './kept.ts';
 import type { Paints, Points } from './lines.ts';
 import type { Plot } from './chart.ts';
 import type { Scale } from './scale.ts';
 import { share } from './scale.ts';
 import type { Span } from './span.ts';
+import type { StepSpan } from './step-spans.ts';
 
 export interface Scene {
   run: Run;
   events: RunEvent[];
   /** Of the events. */
   restarts: RunEvent[];
+  /** Spells of KV pressure of the run, sorted by begin. */
+  pressure: readonly PressureSpell[];
   window: Span;
   /** Left and right edge of the plots, in pixels of the stack. */
   x0: number;
@@ -33,6 +36,12 @@ export interface Scene {
   ends: { kept: Kept; place: number };
   /** The newest tick, where the run is being recorded. */
   liveAt: number | null;
+  /** In view; of the set that is tried, while one is. */
+  steps: StepSpan[];
+  /** Step.n of the selected one. */
+  selected: number | null;
+  /** The one step in view: the axis shows the seconds since it began. */
+  alone: Span | null;
 }
 
 export interface PanelBox {
@@ -49,7 +58,7 @@ export interface PanelBox {
   points: Map<number | null, Points>;
 }
 
-export const xOf = (s: Scene, at: number) =>
+export const xOf = (s: Pick<Scene, 'x0' | 'x1' | 'window'>, at: number) =>
   s.x0 + ((at - s.window.from) / (s.window.to - s.window.from)) * (s.x1 - s.x0);
 
 export const yOf = (p: PanelBox, v: number) =>

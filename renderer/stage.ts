@@ -8,6 +8,7 @@ import { Chart, type ChartReading, type Line } from './chart.ts';
 import { Crosshair, type Parts } from './crosshair.ts';
 import { drawAxis, drawLanes, drawOverview } from './draw-frame.ts';
 import { drawOver, drawUnder } from './draw-panel.ts';
+import { drawBands, drawRibbon, drawStepAxis } from './draw-steps.ts';
 import { blank, ink, px, rereadInk } from './ink.ts';
 import { newest, placeFrom, type Kept } from './kept.ts';
 import { dashFor, points } from './lines.ts';
@@ -16,6 +17,8 @@ import { Outliers } from './outliers.ts';
 import { linear, logarithmic, type Scale } from './scale.ts';
 import { opacityOf, workerName, yOf, type PanelBox, type Scene } from './scene.ts';
 import { whole, type Span } from './span.ts';
+import { spansIn } from './step-spans.ts';
+import { aloneIn } from './step-walk.ts';
 import type { RunView } from './run-view.svelte.ts';
 
 interface Mounted {
@@ -135,10 +138,13 @@ export class Stage {
     const last = placeFrom(kept, window.to + 1) - 1;
     const tail = view.recording && view.following && view.tail ? view.tail : null;
     const many = Math.max(kept.workers, view.run.workers) > linesUpTo;
+    const restarts = this.#restartsOf(view.events);
+    const { steps, bounds } = view;
     const scene: Scene = {
       run: view.run,
       events: view.events,
-      restarts: this.#restartsOf(view.events),
+      restarts,
+      pressure: view.pressure.spells,
       window,
       x0,
       x1,
@@ -151,6 +157,9 @@ export class Stage {
       paints: this.view.paints,
       ends: tail ? { kept: tail, place: tail.places - 1 } : { kept, place: last },
       liveAt: view.recording ? (newest(view.tail) ?? newest(kept)) : null,
+      steps: spansIn(steps.drawn, restarts, bounds.last, window, x0, x1),
+      selected: steps.tried ? null : steps.selected,
+      alone: aloneIn(view),
     };
     this.scene = scene;
     const outliers = many ? this.#outliers.in(scene, view.metrics, view.following) : null;
@@ -272,7 +281,9 @@ export class Stage {
     const height = parts.sheet.clientHeight;
     this.#height = height;
     const plots = blank(parts.plots, width, height);
+    const foot = this.boxes.reduce((lowest, p) => Math.max(lowest, p.top + p.height), 0);
     if (plots) {
+      drawBands(plots, s, foot);
       for (const p of this.boxes) drawUnder(plots, s, p);
       for (const p of this.boxes) this.#drawLines(plots, p, width);
       this.boxes.forEach((p, i) => drawOver(plots, s, p, i === 0));
@@ -280,7 +291,12 @@ export class Stage {
     const lanes = blank(parts.lanes, parts.lanes.clientWidth, parts.lanes.clientHeight);
     if (lanes) drawLanes(lanes, s);
     const axis = blank(parts.axis, parts.axis.clientWidth, parts.axis.clientHeight);
-    if (axis) drawAxis(axis, s);
+    if (axis) {
+      drawAxis(axis, s);
+      drawStepAxis(axis, s);
+    }
+    const ribbon = blank(parts.ribbon, parts.ribbon.clientWidth, parts.ribbon.clientHeight);
+    if (ribbon) drawRibbon(ribbon, s, parts.ribbon.clientHeight);
     this.#drawOverview();
     this.#drawCross();
     this.painted();
@@ -305,7 +321,7 @@ export class Stage {
   #clear() {
     const p = this.parts;
     if (!p) return;
-    for (const canvas of [p.plots, p.lanes, p.axis, p.overview])
+    for (const canvas of [p.plots, p.ribbon, p.lanes, p.axis, p.overview])
       blank(canvas, canvas.clientWidth, canvas.clientHeight);
     p.mark.hidden = p.cross.hidden = p.chosen.hidden = true;
   }

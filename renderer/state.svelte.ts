@@ -2,21 +2,31 @@
  * What the page knows of the engine (clusters, runs, catalogue, preferences) and what is selected. Read anew after
  * every reconnect and whenever the engine says that something changed. One run's data is run-view.svelte.ts.
  */
-import type { Cluster, ClusterInput, Info, MetricInfo, RunSummary, Ticked } from '../electron/engine/api.ts';
+import type {
+  Cluster,
+  ClusterInput,
+  Events,
+  Info,
+  MetricInfo,
+  RunSummary,
+  Ticked,
+  WhyQuery,
+} from '../electron/engine/api.ts';
 import type { Client } from '../electron/engine/rpc.ts';
 import { connect, takeToken, type Link } from './connect.ts';
-import { moved, panelsFor, switched } from './panels.ts';
+import { panelsFor } from './panels.ts';
 import { isKind, sentence } from './sentence.ts';
 import { RunView } from './run-view.svelte.ts';
+import { WhyNumber } from './why.svelte.ts';
 
 export type Selection =
   { view: 'run'; id: string } | { view: 'cluster'; id: string } | { view: 'runs' } | { view: 'empty' };
 
 /** The views of a run. */
-export type Tab = 'timelines' | 'events';
+export type Tab = 'timelines' | 'scalars' | 'workers' | 'events';
 
 /** What stands over the page. */
-export type Over = 'add-cluster' | 'panels' | 'keys' | 'settings' | null;
+export type Over = 'add-cluster' | 'panels' | 'steps' | 'keys' | 'settings' | null;
 
 /** A dialog about a cluster; `secrets`: to edit it, beginning with what is secret. */
 export interface Asking {
@@ -35,6 +45,8 @@ class Scope {
   runs = $state.raw<RunSummary[]>([]);
   /** Last tick of each cluster. */
   ticks = $state.raw<Record<string, Ticked>>({});
+  /** Long work of the engine that goes on, by the name of the task. */
+  progress = $state.raw<Record<string, Events['progress']>>({});
   selection = $state.raw<Selection>({ view: 'empty' });
   run = $state.raw<RunView | null>(null);
   tab = $state<Tab>('timelines');
@@ -43,6 +55,8 @@ class Scope {
   /** A fault of the whole: stays until dismissed or over. */
   fault = $state<string | null>(null);
   sidebar = $state<boolean | null>(null);
+  /** The drawer "why this number". */
+  readonly why = new WhyNumber(() => this.methods);
 
   #client: Client | null = null;
   #opening: AbortController | null = null;
@@ -67,6 +81,11 @@ class Scope {
     return this.clusters.find((c) => c.id === id) ?? null;
   }
 
+  /** Opens the drawer about a number: whatever shows one calls it. */
+  explain(query: WhyQuery) {
+    void this.why.ask(query);
+  }
+
   start() {
     const hash = new URLSearchParams(location.hash.slice(1));
     const client = connect(takeToken(), (link) => {
@@ -78,6 +97,13 @@ class Scope {
     client.on('changed', ({ what }) => {
       if (what === 'clusters') void this.#try(() => this.#readClusters());
       else void this.#try(() => this.#readRuns());
+    });
+    client.on('stepped', ({ run }) => {
+      if (run === this.run?.run.id) void this.run.steps.load();
+    });
+    client.on('progress', (p) => {
+      const others = Object.entries(this.progress).filter(([task]) => task !== p.task);
+      this.progress = Object.fromEntries(p.done >= p.total ? others : [...others, [p.task, p]]);
     });
     document.addEventListener('visibilitychange', () => {
       if (!document.hidden) this.run?.shownAgain();
@@ -210,6 +236,7 @@ class Scope {
         view.eventList = before.eventList;
         view.plotWidth = before.plotWidth;
         view.range = before.range;
+        view.steps.goOnFrom(before.steps);
         view.kept = before.kept;
         view.version = 1;
         if (before.range === null || !before.following) {
@@ -232,21 +259,10 @@ class Scope {
     return panelsFor(this.catalogue, this.preferences[`panels:${clusterId}`]);
   }
 
-  #orderOf = (clusterId: string) => this.panelsOf(clusterId).map((m) => m.id);
-
   /** null: those that are on by themselves. */
   setPanels(clusterId: string, order: string[] | null) {
     this.prefer(`panels:${clusterId}`, order);
     this.run?.showMetrics(this.panelsOf(clusterId));
-  }
-
-  togglePanel(clusterId: string, metric: string) {
-    this.setPanels(clusterId, switched(this.#orderOf(clusterId), metric, this.catalogue));
-  }
-
-  /** To a place in the order from the top. */
-  movePanel(clusterId: string, metric: string, to: number) {
-    this.setPanels(clusterId, moved(this.#orderOf(clusterId), metric, to));
   }
 
   /** Panels with a logarithmic axis. */

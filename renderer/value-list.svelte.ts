@@ -10,6 +10,7 @@ import type { Kept } from './kept.ts';
 import { answered, fleetAt, hasLeft, placeAt, timeAt, valueAt } from './reading.ts';
 import { needsTraffic } from './scene.ts';
 import type { Stage } from './stage.ts';
+import { since, stepName } from './step-words.ts';
 
 /** The crosshair stands when it has not moved for so long. */
 const restMs = 150;
@@ -36,12 +37,14 @@ export class Row {
 
 export interface Head {
   moment: string;
+  /** `step 5 +23 s` at the crosshair; where there is none, what the moment is. */
+  which: string;
   /** The fleet's number and the range over workers. */
   fleet: string;
   info: MetricInfo | null;
 }
 
-const nothing: Head = { moment: '', fleet: '', info: null };
+const nothing: Head = { moment: '', which: '', fleet: '', info: null };
 
 export class ValueList {
   readonly #stage: Stage;
@@ -134,9 +137,18 @@ export class ValueList {
     const none = needsTraffic(info) ? 'no traffic' : 'no answer';
     return {
       moment: clock(timeAt(kept, place)),
+      which: this.#which(timeAt(kept, place)),
       fleet: fleet.count === 0 ? none : `${how} ${show(fleet.value)}${range}`,
       info,
     };
+  }
+
+  #which(at: number): string {
+    const { view } = this.#stage;
+    if (view.cursor === null) return view.recording ? 'now' : 'last in view';
+    const step = view.steps.at(at, view.bounds.last);
+    if (step) return `${stepName(step)} ${since(at - step.from)}`;
+    return view.steps.list.length > 0 ? 'no step' : '';
   }
 
   /** Writes into the page what changed; rows move only here, and not under the pointer. */

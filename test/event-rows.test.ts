@@ -1,7 +1,8 @@
 /** Events as rows: names, lengths, filters. */
 import { describe, expect, test } from 'vitest';
-import type { Run, RunEvent, Worker } from '../electron/engine/api.ts';
-import { filtered, lasted, lastingOf, namesOf, rowsOf } from '../renderer/event-rows.ts';
+import type { PressureSpell, Run, RunEvent, Worker } from '../electron/engine/api.ts';
+import { bracketsOf } from '../renderer/draw-pressure.ts';
+import { filtered, lasted, lastingOf, namesOf, rowsOf, withSpells } from '../renderer/event-rows.ts';
 import { thin } from '../renderer/format.ts';
 import { mergedEvents, restartsOf } from '../renderer/reading.ts';
 
@@ -119,4 +120,57 @@ test('what several servers behind one address looked like was no restart', () =>
   const events = [event('restart', 1, { w: 0 }), event('restart', 2, { w: 2 })];
   expect(restartsOf(events)).toHaveLength(2);
   expect(restartsOf([...events, event('several-servers', 3, { w: 0 })]).map((e) => e.w)).toEqual([2]);
+});
+
+describe('KV pressure', () => {
+  const spell = (w: number, from: number, to: number, more: Partial<PressureSpell> = {}): PressureSpell => ({
+    w,
+    from,
+    to,
+    preemptions: 14,
+    waiting: 0,
+    hitRateBefore: 0.821,
+    hitRate: 0.41,
+    ...more,
+  });
+  const spells = [
+    spell(2, 1500, 6500),
+    spell(0, 2500, 4500, { preemptions: 0, waiting: 3, hitRateBefore: null, hitRate: 1 }),
+  ];
+  const listed = withSpells([event('restart', 2000, { w: 1, endpoint: urls[0]! })], spells, run, (at) =>
+    at < 2000 ? 17 : null,
+  );
+
+  test('stands between the events, with its step, hit rates and what it cost', () => {
+    const rows = rowsOf(listed, run);
+    expect(rows.map((r) => [r.event.at, r.who, r.what])).toEqual([
+      [2500, 'w0', 'KV pressure'],
+      [2000, 'w1', 'Restarted'],
+      [1500, 'w2', 'KV pressure'],
+    ]);
+    expect(rows.map((r) => r.event.detail)).toEqual([
+      `Between steps; hit rate no traffic before, 100${thin}% in it; up to 3 requests waited for room`,
+      '',
+      `In step 17; hit rate 82.1${thin}% before, 41.0${thin}% in it; 14 preemptions`,
+    ]);
+    expect(lastingOf(rows[2]!.event, 1, 6500)).toEqual({ seconds: 6, soFar: false });
+  });
+
+  test('is filtered as a kind, by worker and by endpoint', () => {
+    const rows = rowsOf(listed, run);
+    const at = (group: Parameters<typeof filtered>[1]['group'], who: string) =>
+      filtered(rows, { group, who }, run).map((r) => r.event.at);
+    expect(at('pressure', '')).toEqual([2500, 1500]);
+    expect(at('pressure', 'w2')).toEqual([1500]);
+    expect(at('all', urls[1]!)).toEqual([1500]);
+  });
+
+  test('spells of several workers at one time share a bracket', () => {
+    expect(bracketsOf([spell(2, 0, 5), spell(0, 3, 9), spell(2, 8, 9), spell(1, 12, 13)], 2)).toEqual([
+      { from: 0, to: 9, workers: [2, 0] },
+      { from: 12, to: 13, workers: [1] },
+    ]);
+    expect(bracketsOf([spell(2, 0, 5), spell(1, 7, 8)], 2), 'too close to be told apart').toHaveLength(1);
+    expect(bracketsOf([], 2)).toEqual([]);
+  });
 });

@@ -13,6 +13,8 @@ export interface RolloutOptions {
   pauseSeconds: [number, number];
   /** Engines sleep (level 1) while the trainer trains. */
   sleepBetweenSteps: boolean;
+  /** This engine is given as much as if it were as fast as its neighbour, and is not hurried at a step's end. */
+  straggler: number | null;
   /** Keep every request for comparison (memory grows with them). */
   keepRequests: boolean;
 }
@@ -63,7 +65,7 @@ export class Rollouts {
       if (options.keepRequests) this.requests.set(engine, []);
       return {
         engine,
-        load: 0.75 + 0.45 * random(),
+        load: worker === options.straggler ? 1 : 0.75 + 0.45 * random(),
         promptTokens: 200 + 600 * random(),
         group: groupSizes[Math.floor(groupSizes.length * random())]!,
         random,
@@ -122,11 +124,13 @@ export class Rollouts {
     this.length = this.between(this.options.stepSeconds);
     const step = { number: this.steps.length, begin: at, end: null };
     this.steps.push(step);
-    for (const share of this.shares) {
+    for (const [worker, share] of this.shares.entries()) {
       const { engine, load, group } = share;
       if (!engine.up) continue;
-      engine.drainAt = at + this.length;
-      const { maxRunning, stepSeconds, requestSeconds } = engine.shape;
+      const straggles = worker === this.options.straggler;
+      engine.drainAt = straggles ? Infinity : at + this.length;
+      const taken = straggles ? this.shares[(worker + 1) % this.shares.length]!.engine : engine;
+      const { maxRunning, stepSeconds, requestSeconds } = taken.shape;
       const rate = maxRunning / (stepSeconds + maxRunning * requestSeconds);
       const tokens = firstShare * load * this.length * rate;
       this.send(share, Math.max(1, Math.round(tokens / group / this.meanTokens)), at, Infinity);
@@ -137,7 +141,7 @@ export class Rollouts {
   private refill(worker: number, at: number): void {
     const left = (this.open?.begin ?? 0) + this.length - at;
     const share = this.shares[worker]!;
-    if (!this.open || left < this.lastCall) return;
+    if (!this.open || left < this.lastCall || worker === this.options.straggler) return;
     share.engine.drainAt = at + left;
     const { stepSeconds, requestSeconds } = share.engine.shape;
     this.send(

@@ -14,7 +14,7 @@ import { FakeEngine, seeded, type EngineShape } from './fake-engine.ts';
 import type { ApiProcesses } from './fake-metrics.ts';
 import { Rollouts, slowEvery, systemTokens, type RolloutOptions } from './fake-rollouts.ts';
 
-export interface FakeClusterOptions extends Partial<RolloutOptions> {
+export interface FakeClusterOptions extends Partial<Omit<RolloutOptions, 'straggler'>> {
   workers?: number;
   enginesPerEndpoint?: number;
   /** Of the first endpoint, the others follow; 0: free ones. */
@@ -23,6 +23,11 @@ export interface FakeClusterOptions extends Partial<RolloutOptions> {
   /** Default: one for one engine, several for more, as vLLM does since 0.15. */
   apiProcesses?: ApiProcesses;
   shape?: Partial<EngineShape>;
+  /**
+   * One engine, drawn with this seed, is much slower than all others, and has as much to do. Which one is told by
+   * `tellPlanted` alone, after somebody has named one.
+   */
+  plantSlow?: number;
   /** The engines have been at it for so long. */
   warmSeconds?: number;
   /** All endpoints speak TLS with it. */
@@ -40,6 +45,8 @@ export interface FakeCluster {
   origin: number;
   /** Runs the model to now without asking for a body. */
   advance: () => number;
+  /** The worker that was planted slow, `w3`, for whoever names one; once. Throws where none was planted. */
+  tellPlanted: (named: string) => string;
   /** One more address that answers in turn for two of the endpoints. */
   addLoadBalancer: (first?: number, second?: number) => Promise<FakeEndpoint>;
   close: () => Promise<void>;
@@ -56,6 +63,9 @@ export const defaultShape: EngineShape = {
   promptTokenSeconds: 0.00002,
 };
 
+/** Of the engine that is planted slow: its steps take so many times as long. */
+const plantedSlowness = 1.5;
+
 /** Seconds after its start. */
 const refusedAfter = 8;
 
@@ -66,8 +76,14 @@ export async function startFakeCluster(options: FakeClusterOptions = {}): Promis
   const shape = { ...defaultShape, ...options.shape };
   const random = seeded(seed);
   const slowest = Math.floor(random() * Math.min(slowEvery, workers));
+  const planted = options.plantSlow === undefined ? null : Math.floor(seeded(options.plantSlow)() * workers);
+  const slownessOf = (worker: number) => {
+    if (planted === worker) return plantedSlowness;
+    const usuallySlow = planted === null && workers > 1 && worker % slowEvery === slowest;
+    return usuallySlow ? 1.35 : 0.97 + 0.06 * random();
+  };
   const engines = Array.from({ length: workers }, (_, worker) => {
-    const slow = workers > 1 && worker % slowEvery === slowest ? 1.35 : 0.97 + 0.06 * random();
+    const slow = slownessOf(worker);
     const own = {
       ...shape,
       stepSeconds: shape.stepSeconds * slow,
@@ -93,6 +109,7 @@ export async function startFakeCluster(options: FakeClusterOptions = {}): Promis
       stepSeconds: options.stepSeconds ?? [20, 36],
       pauseSeconds: options.pauseSeconds ?? [2.4, 3.2],
       sleepBetweenSteps: options.sleepBetweenSteps ?? false,
+      straggler: planted,
       keepRequests: options.keepRequests ?? false,
     },
     0.5,
@@ -126,13 +143,21 @@ export async function startFakeCluster(options: FakeClusterOptions = {}): Promis
     await close();
     throw error;
   }
+  let told = false;
+  const tellPlanted = (named: string) => {
+    if (planted === null) throw new Error('no worker was planted slow');
+    if (told || !/^w\d+$/.test(named)) throw new Error(`"${named}": name one worker, such as w3, once`);
+    told = true;
+    return `w${planted}`;
+  };
   const addLoadBalancer = async (first = 0, second = 1) => {
     const balancer = new FakeEndpoint([servers[first]!, servers[second]!], time, certificate);
     endpoints.push(balancer);
     await balancer.up(port === 0 ? 0 : port + endpoints.length - 1);
     return balancer;
   };
-  return { endpoints, engines, rollouts, origin, advance: time.advance, addLoadBalancer, close };
+  const { advance } = time;
+  return { endpoints, engines, rollouts, origin, advance, tellPlanted, addLoadBalancer, close };
 }
 
 const usage = `Usage: npm run fake-vllm -- [options]
@@ -148,6 +173,7 @@ Serves made-up vLLM engines under RL rollouts on 127.0.0.1 and prints one URL pe
   --pause-seconds A-B       how long the trainer trains in between (2.4-3.2)
   --sleep                   engines sleep while the trainer trains
   --warm SECONDS            they have been at it for so long (0)
+  --plant-slow SEED         one engine, drawn with it, is slow in every step; which one is told at the end
   --restart-every SECONDS   now and then one endpoint dies and is back 5 seconds later
   --load-balancer           one more address that answers in turn for the first two
   --fault I:NAME[=VALUE]    a fault of endpoint I (0 is the first), may be repeated: hang, late-ms=N,
@@ -210,6 +236,7 @@ async function main(args: string[]): Promise<void> {
     args,
     options: {
       ...{ workers: text, 'engines-per-endpoint': text, port: text, seed: text, model: text, warm: text },
+      ...{ 'plant-slow': text },
       ...{ 'api-processes': text, 'step-seconds': text, 'pause-seconds': text, 'restart-every': text },
       ...{
         sleep: flag,
@@ -238,6 +265,8 @@ async function main(args: string[]): Promise<void> {
     stepSeconds: readRange(values['step-seconds'], '--step-seconds'),
     pauseSeconds: readRange(values['pause-seconds'], '--pause-seconds'),
     sleepBetweenSteps: values.sleep,
+    plantSlow:
+      values['plant-slow'] === undefined ? undefined : readNumber(values['plant-slow'], '--plant-slow'),
   });
   if (values['load-balancer']) await cluster.addLoadBalancer();
   for (const { endpoint, fault } of faults) {
@@ -257,8 +286,11 @@ async function main(args: string[]): Promise<void> {
     };
     setInterval(restart, every * 1000);
   }
-  for (const signal of ['SIGINT', 'SIGTERM'] as const)
-    process.once(signal, () => void cluster.close().then(() => process.exit(0)));
+  const end = () => {
+    if (values['plant-slow'] !== undefined) process.stderr.write(`${cluster.tellPlanted('w0')} was slow\n`);
+    void cluster.close().then(() => process.exit(0));
+  };
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, end);
 }
 
 if (import.meta.main) {

@@ -136,9 +136,9 @@ test('killed at twenty random moments: one run, whole, with nothing lost that wa
     expect(sinceFirstKill).not.toContain(kind);
 
   // each row knows the one before it, also over a break, and deltas over the run are last minus first
-  const [statistics] = await methods.statistics({
+  const [statistics, ttft] = await methods.statistics({
     run: id,
-    metrics: ['generation_tokens'],
+    metrics: ['generation_tokens', 'ttft'],
     from: ticks[0]!.at - 1000,
     to: ticks.at(-1)!.at + 60_000,
   });
@@ -150,6 +150,17 @@ test('killed at twenty random moments: one run, whole, with nothing lost that wa
     expect(statistics!.each[w]).toMatchObject({ delta: increase, resets: 0, lost: false });
   }
   expect(statistics!.lowerBound).toBe(false);
+  // so it is with the buckets of histograms, of which a row has only what grew
+  const requests = ttft!.each.reduce((sum, { whole }) => sum + whole!, 0);
+  expect(requests).toBeGreaterThan(0);
+  expect(ttft!.requests!.n).toBe(requests);
+  // and at the end the file says what they counted in all
+  expect(
+    rowsOf(
+      file,
+      'SELECT count(*) AS n FROM bucket b JOIN bucket_state s ON s.w = b.k % 4096 WHERE b.k > s.k',
+    ),
+  ).toEqual([{ n: 0 }]);
   expect(stopped.generationTokens).toBe(statistics!.samples.sum);
   expect(stopped.generationTokens).toBeGreaterThan(0);
 });

@@ -22,8 +22,11 @@ export function makeLongRun(file: string, workers: number, seconds: number): voi
     if (id === 'block_size') return '16';
     if (id === 'num_blocks') return '2021';
     if (id === 'sleep_level' || id.startsWith('success_e') || id.startsWith('external')) return '0';
-    if (kind === 'gauge') return `(${phase} * ${i + 1}) % 64`;
-    const grown = `(t * ${97 + i} + (t * t) % ${31 + i} + w * 1000)`;
+    // steps of a minute, between which nothing runs
+    if (kind === 'gauge') return `iif(t % 60 < 52, 1 + (${phase} * ${i + 1}) % 64, 0)`;
+    // seconds at work so far
+    const done = '(t / 60 * 52 + min(t % 60, 52))';
+    const grown = `(${done} * ${97 + i} + (${done} * ${done}) % ${31 + i} + w * 1000)`;
     return type === 'REAL' ? `${grown} * 0.0137` : grown;
   };
   const names = columns.map((c) => c.id).join(', ');

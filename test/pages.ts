@@ -27,12 +27,13 @@ function pageFolder(onEnd: OnEnd): string {
 
 export async function served(onEnd: OnEnd, options: { allowHosts?: string[]; host?: string } = {}) {
   const engine = await engineFor(onEnd, { idle: true });
-  const token = newToken();
+  const [token, markToken] = [newToken(), newToken()];
   const reported: unknown[] = [];
   const server = await serve(engine.engine, {
     host: options.host ?? '127.0.0.1',
     port: 0,
     token,
+    markToken,
     allowHosts: options.allowHosts ?? [],
     pageFolder: pageFolder(onEnd),
     report: (bug) => reported.push(bug),
@@ -40,7 +41,7 @@ export async function served(onEnd: OnEnd, options: { allowHosts?: string[]; hos
   let closing: Promise<void> | null = null;
   const close = () => (closing ??= server.close());
   onEnd(close);
-  return { ...engine, port: server.port, token, reported, closeServer: close };
+  return { ...engine, port: server.port, token, markToken, reported, closeServer: close };
 }
 
 export interface Page {

@@ -22,6 +22,7 @@ interface Case {
     replica: string;
     created: number | null;
     values: Record<string, number>;
+    buckets: Record<string, [bounds: number[], counts: number[]]>;
   }[];
 }
 interface Complaint {
@@ -38,13 +39,19 @@ const bases = readdirSync(folder)
 const asCase = (id: number | string, body: string, read: ParsedBody): Case => ({
   id,
   body,
-  workers: read.workers.map(({ engine, model, replica, created, values }) => ({
+  workers: read.workers.map(({ engine, model, replica, created, values, buckets }) => ({
     engine,
     model,
     replica,
     created: Number.isNaN(created) ? null : created,
     values: Object.fromEntries(
       columns.map((c, i) => [c.id, values[i]!] as const).filter(([, v]) => !Number.isNaN(v)),
+    ),
+    buckets: Object.fromEntries(
+      [...buckets].map(([metric, { bounds, counts }]) => [
+        metric,
+        [JSON.parse(bounds) as number[], [...counts]],
+      ]),
     ),
   })),
 });
@@ -123,7 +130,9 @@ describe('the plain reading', () => {
     'vllm:num_requests_running{engine="0",model_name="m"} 3.0\n' +
     'vllm:num_requests_running{engine="1",model_name="m"} 4.0\n' +
     'vllm:prompt_tokens_created{engine="1",model_name="m"} 15.5\n' +
-    'vllm:engine_sleep_state{engine="1",model_name="m",sleep_state="discard_all"} 1.0\n';
+    'vllm:engine_sleep_state{engine="1",model_name="m",sleep_state="discard_all"} 1.0\n' +
+    'vllm:time_to_first_token_seconds_bucket{engine="1",le="0.5",model_name="m"} 2.0\n' +
+    'vllm:time_to_first_token_seconds_bucket{engine="1",le="+Inf",model_name="m"} 5.0\n';
   const wrongs: Record<string, [change: (c: Case) => unknown, complaint: string]> = {
     'another value': [(c) => (c.workers[0]!.values['running'] = 3.5), 'unfounded running'],
     "another worker's value": [(c) => (c.workers[0]!.values['running'] = 4), 'unfounded running'],
@@ -135,6 +144,12 @@ describe('the plain reading', () => {
     'another start': [(c) => (c.workers[1]!.values['process_start'] = 15.5), 'unfounded process_start'],
     'another birth': [(c) => (c.workers[1]!.created = 17), 'unfounded created'],
     'a column left out': [(c) => delete c.workers[1]!.values['running'], 'lost running'],
+    'another count': [(c) => (c.workers[1]!.buckets['ttft']![1][0] = 5), 'unfounded ttft 0.5'],
+    'another bound': [(c) => (c.workers[1]!.buckets['ttft']![0][0] = 0.25), 'unfounded ttft 0.25'],
+    "another metric's counts": [
+      (c) => (c.workers[1]!.buckets['queue_time'] = [[], [5]]),
+      'unfounded queue_time inf',
+    ],
     'a worker left out': [(c) => c.workers.shift(), 'lost all'],
   };
 

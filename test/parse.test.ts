@@ -14,6 +14,8 @@ interface ExpectedWorker {
   labels: Record<string, string>;
   created: number | null;
   values: Record<string, number>;
+  /** By metric: upper bounds without +Inf, and cumulative counts with it. */
+  buckets: Record<string, [number[], number[]]>;
 }
 interface Expected {
   dialect: string;
@@ -45,6 +47,12 @@ const inExpectedForm = (workers: ParsedWorker[]): ExpectedWorker[] => {
       labels,
       created: Number.isNaN(created) ? null : created,
       values: valuesOf({ engine, model, replica, labels, created, ...rest }),
+      buckets: Object.fromEntries(
+        [...rest.buckets].map(([metric, { bounds, counts }]): [string, [number[], number[]]] => [
+          metric,
+          [JSON.parse(bounds) as number[], [...counts]],
+        ]),
+      ),
     }))
     .sort((a, b) => (who(a) < who(b) ? -1 : 1));
 };

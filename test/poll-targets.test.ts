@@ -104,7 +104,7 @@ describe.concurrent('a file_sd entry', () => {
 });
 
 describe.concurrent('answers by name', () => {
-  const whole = `${METRICS}# TYPE vllm:e2e_request_latency_seconds histogram\nvllm:e2e_request_latency_seconds_bucket{engine="0",model_name="m",le="1.0"} 2.0\n`;
+  const whole = `${METRICS}# TYPE vllm:request_prompt_tokens histogram\nvllm:request_prompt_tokens_bucket{engine="0",model_name="m",le="1.0"} 2.0\n`;
 
   it('are asked for where that is honoured, and only after a whole one', async ({ onTestFinished }) => {
     const asked: string[] = [];
@@ -129,6 +129,32 @@ describe.concurrent('answers by name', () => {
     const { poller, answered } = polling(onTestFinished, [target(url)]);
     await until(() => answered(0) >= 4);
     expect(asked.filter((a) => a.includes('name'))).toHaveLength(1);
+    expect(poller.endpoints[0]!.state.restricted).toBe(false);
+  });
+
+  it('are not asked for where there is nothing to leave out', async ({ onTestFinished }) => {
+    const asked: string[] = [];
+    const { url } = await httpServer((request, response) => {
+      asked.push(request.url!);
+      response.writeHead(200, { 'content-type': 'text/plain' }).end(METRICS);
+    });
+    const { answered } = polling(onTestFinished, [target(url)]);
+    await until(() => answered(0) >= 4);
+    expect(asked.filter((a) => a.includes('name'))).toEqual([]);
+  });
+
+  it('are not taken where latencies lose their buckets', async ({ onTestFinished }) => {
+    const buckets = ['0.5', '+Inf'].map(
+      (le) => `vllm:time_to_first_token_seconds_bucket{engine="0",model_name="m",le="${le}"} 2.0\n`,
+    );
+    const { url } = await httpServer((request, response) => {
+      const named = request.url!.includes('name');
+      response
+        .writeHead(200, { 'content-type': 'text/plain' })
+        .end(named ? METRICS : whole + buckets.join(''));
+    });
+    const { poller, answered } = polling(onTestFinished, [target(url)]);
+    await until(() => answered(0) >= 4);
     expect(poller.endpoints[0]!.state.restricted).toBe(false);
   });
 

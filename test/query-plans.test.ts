@@ -14,7 +14,7 @@ import { temporaryTables } from '../electron/engine/statistics.ts';
 const engineFolder = path.join(import.meta.dirname, '../electron/engine');
 
 /** Tables that grow with the length of a run. */
-const long = ['sample', 'tick', 'vec'];
+const long = ['sample', 'tick', 'vec', 'bucket'];
 
 function database(): Database.Database {
   const db = new Database(':memory:');
@@ -62,6 +62,7 @@ const hot: [string, string][] = [
   ['measureGauge', queries.measureGauge('running')],
   ['measureCounter', queries.measureCounter('generation_tokens')],
   ['measureRatio', queries.measureRatio('prefix_hits', 'prefix_queries')],
+  ['bucketsOfWindow', queries.bucketsOfWindow],
   ['expectedSamples', queries.expectedSamples],
   ['workerList', queries.workerList],
   ['a range of vec', 'SELECT * FROM vec WHERE id >= :from AND id < :until'],

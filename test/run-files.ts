@@ -7,7 +7,7 @@ import os from 'node:os';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { columnIndex, columns } from '../electron/engine/catalogue.ts';
-import type { ParsedBody } from '../electron/engine/parse.ts';
+import type { ParsedBody, ParsedHistogram } from '../electron/engine/parse.ts';
 import type { Miss } from '../electron/engine/poll.ts';
 import { makeEdges, measureCounter } from '../electron/engine/queries.ts';
 import { startReader } from '../electron/engine/reader-thread.ts';
@@ -27,13 +27,27 @@ export function temporaryFolder(onEnd: (end: () => void) => void): string {
 
 /** A body as parse.ts gives it: per worker its values by column id. */
 export function bodyOf(
-  workers: { engine?: string; model?: string; created?: number; values: Record<string, number> }[],
+  workers: {
+    engine?: string;
+    model?: string;
+    created?: number;
+    values: Record<string, number>;
+    buckets?: Record<string, ParsedHistogram>;
+  }[],
 ): ParsedBody {
   return {
-    workers: workers.map(({ engine = '0', model = 'm', created = NaN, values }) => {
+    workers: workers.map(({ engine = '0', model = 'm', created = NaN, values, buckets = {} }) => {
       const row = new Float64Array(columns.length).fill(NaN);
       for (const [id, value] of Object.entries(values)) row[columnIndex(id)] = value;
-      return { engine, model, replica: '', labels: {}, values: row, created };
+      return {
+        engine,
+        model,
+        replica: '',
+        labels: {},
+        values: row,
+        created,
+        buckets: new Map(Object.entries(buckets)),
+      };
     }),
     dialect: 'text',
     complete: true,

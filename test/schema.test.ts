@@ -180,6 +180,13 @@ describe.each(versions.filter((v) => v.kind === 'run'))('a run of version $versi
     ]);
     expect(rate!.pooled).toBe(120420 / 149000);
     expect(rate!.each.map((w) => w.resets)).toEqual([0, 0, 1]);
+    const [ttft] = await reader.statistics(file, { ...query, metrics: ['ttft'] });
+    expect(ttft!.requests).toMatchObject(
+      version < 3
+        ? { n: 0, p50: null }
+        : // 4 up to 0.1 s, 6 up to 1 s, 3 above
+          { n: 13, p50: 0.1 + (0.9 * 2.5) / 6, p95: 1, atLeast: { p50: false, p95: true } },
+    );
     const whole = { run: '', from: START, to: START + 5000, metrics: ['running'] };
     const [running] = await reader.statistics(file, whole);
     expect(running!.samples).toMatchObject({ n: 18, min: 0, max: 25, mean: 12.5 });
@@ -205,16 +212,24 @@ describe.each(versions.filter((v) => v.kind === 'run'))('a run of version $versi
     expect(wide.series[0]!.average[0]).toBe(Math.fround(120420 / 149000));
 
     const book = new WorkerBook(endpointList, store.remembered());
-    const body = bodyOf([{ model: 'qwen3-8b', values: { prefix_queries: 1200500, prefix_hits: 690100 } }]);
+    const body = bodyOf([
+      {
+        model: 'qwen3-8b',
+        values: { prefix_queries: 1200500, prefix_hits: 690100 },
+        buckets: { ttft: { bounds: '[0.1,1]', counts: [105, 161, 171] } },
+      },
+    ]);
     const changes = book.take(61, START + 61_000, [answerOf(0, START + 61_000, body)]);
     store.write(61, START + 61_000, changes, [], [0]);
-    const [after] = await reader.statistics(file, {
+    const [after, later] = await reader.statistics(file, {
       run: '',
       from: START + 60_000,
       to: START + 61_000,
-      metrics: ['prefix_cache_hit_rate'],
+      metrics: ['prefix_cache_hit_rate', 'ttft'],
     });
     expect(after!.each[0]).toMatchObject({ part: 100, whole: 500 });
+    // it had counted 170; to an older version, whose bodies had no such family, all of it is new
+    expect(later!.requests!.n).toBe(version < 3 ? 171 : 1);
     await reader.release(file);
     store.close(START + 61_000);
     closed = true;
@@ -223,6 +238,56 @@ describe.each(versions.filter((v) => v.kind === 'run'))('a run of version $versi
     ).toEqual([{ w: 0, back: 1 }]);
   });
 });
+
+describe.each(versions.filter((v) => v.kind === 'run'))(
+  'step 3 in a run of version $version',
+  ({ name, version }) => {
+    it('has steps, scalars, buckets and spells as they were written, or none', () => {
+      const db = opened(kept(name(version), 'run.sqlite'));
+      upgrade(db, runSteps, RUN_APPLICATION_ID, 'x');
+      const rows = rowsIn(db);
+      const { step_set, step, scalar, worker_scalar, histogram, bucket, bucket_state, pressure } = rows;
+      const found = { step_set, step, scalar, worker_scalar, histogram, bucket, bucket_state, pressure };
+      if (version < 3) {
+        expect(Object.values(found)).toEqual(Array(8).fill([]));
+        return;
+      }
+      const at = (seconds: number) => START + seconds * 1000;
+      const blob = (...bytes: number[]) => Buffer.from(bytes);
+      const settings = '{"minIdleSeconds":2,"minStepSeconds":2,"everySeconds":60}';
+      const of = { finder: 1, settings };
+      expect(found).toEqual({
+        step_set: [
+          { ...of, source: 'fixed', until: at(5) },
+          { ...of, source: 'mark', until: at(3) },
+        ],
+        step: [
+          { source: 'fixed', n: 0, number: 0, kind: 'other', began: at(0), ended: at(2) },
+          { source: 'fixed', n: 1, number: 1, kind: 'train', began: at(2), ended: null },
+          { source: 'mark', n: 0, number: 7, kind: 'train', began: at(0.01), ended: at(3) },
+          { source: 'mark', n: 1, number: 0, kind: 'eval', began: at(3), ended: at(4.99) },
+        ],
+        scalar: [{ source: 'mark', n: 0, began: at(0.01), ended: at(3), fleet: blob(1, 2, 3) }],
+        worker_scalar: [{ source: 'mark', metric: 'running', n: 0, each: blob(4, 5) }],
+        histogram: [{ h: 0, metric: 'ttft', bounds: '[0.1,1]' }],
+        bucket: [
+          { k: 2 * 4096, counts: blob(0, 2, 0, 3, 0, 1) },
+          { k: 3 * 4096, counts: blob(0, 2, 1, 1, 0, 1) },
+          { k: 4 * 4096, counts: blob(0, 1, 0, 1) },
+          { k: 5 * 4096, counts: blob(0, 2, 1, 4, 0, 2) },
+        ],
+        bucket_state: [
+          { w: 0, k: 0, counts: blob(0, 3, 0, 100, 0, 50, 0, 7) },
+          // it restarted, and has counted nothing since
+          { w: 2, k: 3 * 4096 + 2, counts: blob() },
+        ],
+        pressure: [
+          { w: 1, began: at(1), ended: at(3), preemptions: 5, waiting: 9, hits_before: 0.5, hits: null },
+        ],
+      });
+    });
+  },
+);
 
 describe.each(versions.filter((v) => v.kind === 'library'))(
   'a library of version $version',

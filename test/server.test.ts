@@ -243,7 +243,14 @@ describe.concurrent('who is let in', () => {
 
 it.concurrent('a port that is taken is a sentence that says what to do', async ({ onTestFinished }) => {
   const { port, engine } = await served(onTestFinished);
-  const options = { host: '127.0.0.1', token: 't', allowHosts: [], pageFolder: '/', report: () => {} };
+  const options = {
+    host: '127.0.0.1',
+    token: 't',
+    markToken: 'm',
+    allowHosts: [],
+    pageFolder: '/',
+    report: () => {},
+  };
   await expect(serve(engine, { ...options, port })).rejects.toMatchObject({
     kind: 'bad-input',
     message: `Port ${port} is taken. Is vLLM Scope running already? Choose another with --port (0: any).`,

@@ -55,6 +55,7 @@ const statistics = (
 ): MetricStatistics => ({
   metric,
   bucketSeconds: 0,
+  requests: null,
   seconds: 60,
   samples: none,
   workers: none,

@@ -14,8 +14,10 @@ import type {
   OutcomeReason,
   Target,
 } from './api-clusters.ts';
+import type { RequestPercentiles, StepEvents, StepMethods } from './api-steps.ts';
 
 export type * from './api-clusters.ts';
+export type * from './api-steps.ts';
 
 /** Every error a user can meet. One sentence comes with each; anything else is a bug and shows as one. */
 export type ErrorKind =
@@ -176,7 +178,7 @@ export interface TimelineSeries {
 
 // ---------------------------------------------------------------- statistics of a window
 
-/** A window by itself. Windows asked for apart each own the samples at their edges, so their deltas do not add up. */
+/** A window by itself. Windows asked for apart each own the samples at their edges, so their deltas do not add up: see `previous`. */
 export interface StatisticsQuery {
   run: string;
   metrics: string[];
@@ -187,6 +189,8 @@ export interface StatisticsQuery {
    * of buckets (1 % of the window, at least 10 s), and it has no percentiles. Default false: exact, however long it takes.
    */
   coarse?: boolean;
+  /** The window before, a step's: where both touch, what belongs to that one is not counted again. */
+  previous?: { from: number; to: number } | null;
 }
 
 export interface Aggregate {
@@ -217,6 +221,8 @@ export interface MetricStatistics {
   workers: Aggregate;
   /** Ratios and histograms: sum of parts / sum of wholes over all workers. null: no traffic. */
   pooled: number | null;
+  /** Over requests: latencies only. null: no other metric has them, nor has one that comes from buckets. */
+  requests: RequestPercentiles | null;
   /** Samples there / samples expected, at most 1. null: nothing expected. */
   coverage: number | null;
   /** A worker restarted, or was lost: deltas are at least this. */
@@ -255,7 +261,7 @@ export interface Info {
  * Written as plain functions; `Remote` is what a caller over the wire has. No optional parameters: an AbortSignal comes
  * last, and reaches the implementation there.
  */
-export interface Methods {
+export interface Methods extends StepMethods {
   info(): Info;
   catalogue(): MetricInfo[];
 
@@ -297,7 +303,7 @@ export interface Methods {
 }
 
 /** What the engine tells every page. A `changed` carries no state: read anew. */
-export interface Events {
+export interface Events extends StepEvents {
   ticked: Ticked;
   changed: { what: 'clusters' | 'runs' };
 }

@@ -327,6 +327,23 @@ export const metrics: readonly Metric[] = [
   },
 ];
 
+/** A latency whose buckets are read, for percentiles over requests. */
+export interface BucketSource {
+  metric: string;
+  /** The column with the number of its observations. */
+  count: string;
+  /** Sample names without `vllm:`, newest first. */
+  names: string[];
+}
+
+export const bucketSources: readonly BucketSource[] = metrics
+  .filter((m) => m.kind === 'histogram' && m.unit === 's')
+  .map((m) => ({
+    metric: m.id,
+    count: m.of[1]!,
+    names: columns[columnIndex(m.of[1]!)]!.names.map((name) => name.replace(/_count$/, '_bucket')),
+  }));
+
 const metricById = new Map(metrics.map((m) => [m.id, m]));
 
 export const findMetric = (id: string): Metric | undefined => metricById.get(id);

@@ -9,7 +9,7 @@ import { columns } from './catalogue.ts';
 import { EngineError, sentenceOf } from './errors.ts';
 import { parse, type ParsedBody, type ParsedWorker } from './parse.ts';
 import { noVllm } from './scrape-faults.ts';
-import { askedNames, createScraper, type Failed, type ScrapeOptions, type Scraped } from './scrape.ts';
+import { createScraper, namesOf, type Failed, type ScrapeOptions, type Scraped } from './scrape.ts';
 
 const SCRAPES = 3;
 const PAUSE_MS = 300;
@@ -99,10 +99,9 @@ export async function honoursNames(
     scraper.names = true;
     const part = whole.ok ? await scraper.scrape(signal) : whole;
     if (!whole.ok || !part.ok || part.body.samples >= whole.body.samples) return false;
-    const asked = new Set(askedNames.map((name) => name.replace(/^vllm:/, '')));
     return (
-      [...part.body.names].every((name) => asked.has(name)) &&
-      [...whole.body.names].every((name) => !asked.has(name) || part.body.names.has(name))
+      namesOf(part.body, 'others').length === 0 &&
+      namesOf(whole.body, 'asked').every((name) => part.body.names.has(name))
     );
   } finally {
     scraper.close();

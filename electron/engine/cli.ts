@@ -9,6 +9,9 @@ import { parseArgs, type ParseArgsConfig } from 'node:util';
 import v8 from 'node:v8';
 import { defaultDataFolder } from './data-folder.ts';
 import { EngineError, sentenceOf } from './errors.ts';
+import { mark } from './verb-mark.ts';
+import { why } from './verb-why.ts';
+import * as ofSteps from './verbs-steps.ts';
 import * as verbs from './verbs.ts';
 
 const common = {
@@ -31,6 +34,13 @@ const polling = {
   interval: { type: 'string' },
   timeout: { type: 'string' },
   name: { type: 'string' },
+} as const;
+
+const ofStep = {
+  step: { type: 'string' },
+  kind: { type: 'string' },
+  source: { type: 'string' },
+  metric: { type: 'string', multiple: true },
 } as const;
 
 const table: Record<string, Verb> = {
@@ -72,6 +82,56 @@ const table: Record<string, Verb> = {
     options: common,
     words: [0, 0],
     run: (_words, given) => verbs.runs(given),
+  },
+  steps: {
+    usage: 'steps RUN [--source idle]',
+    about: 'Lists the steps of a run: its id, its name, or the path of its file.',
+    example: 'vllm-scope steps grpo-7b --source idle',
+    options: { ...common, source: { type: 'string' } },
+    words: [1, 1],
+    run: ofSteps.steps,
+  },
+  scalars: {
+    usage: 'scalars RUN [--step N] [--metric M] [--csv]',
+    about: 'The numbers of each step: mean, extremes, percentiles, sums, pooled, coverage.',
+    example: 'vllm-scope scalars step.sqlite --metric ttft --metric generation_tokens --csv',
+    options: {
+      ...common,
+      ...ofStep,
+      csv: { type: 'boolean', default: false },
+    },
+    words: [1, 1],
+    run: ofSteps.scalars,
+  },
+  why: {
+    usage: 'why RUN --step N --metric M [--stat p95]',
+    about: 'Why a number is what it is: what was counted per worker, what is missing, the SQL.',
+    example: 'vllm-scope why grpo-7b --step 12 --metric prefix_cache_hit_rate',
+    options: {
+      ...common,
+      ...ofStep,
+      stat: { type: 'string' },
+      population: { type: 'string' },
+      worker: { type: 'string' },
+    },
+    words: [1, 1],
+    run: why,
+  },
+  mark: {
+    usage: 'mark [--step N] [--kind eval] [--end] | --how',
+    about: 'Says that a step begins (or ends) in what is being recorded; --how: how a trainer says it.',
+    example: 'vllm-scope mark --step 12 --kind eval --at 2026-11-30T09:02:17Z',
+    options: {
+      ...common,
+      step: { type: 'string' },
+      kind: { type: 'string' },
+      at: { type: 'string' },
+      end: { type: 'boolean', default: false },
+      run: { type: 'string' },
+      how: { type: 'boolean', default: false },
+    },
+    words: [0, 0],
+    run: (_words, given) => mark(given),
   },
 };
 

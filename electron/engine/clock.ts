@@ -49,3 +49,10 @@ export class Clock {
     if (at > this.last) this.last = at;
   }
 }
+
+/** `2026-11-30 09:02`, local: the default name's end. */
+export function localStamp(at: number): string {
+  const d = new Date(at);
+  const two = (n: number) => String(n).padStart(2, '0');
+  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}`;
+}

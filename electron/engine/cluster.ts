@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Cluster, Ticked } from './api.ts';
-import { Clock } from './clock.ts';
+import { Clock, localStamp } from './clock.ts';
 import { EngineError, sentenceOf } from './errors.ts';
 import { settingsOf, type CheckedCluster } from './input.ts';
 import type { Library, StoredCluster, StoredRun } from './library.ts';
@@ -25,6 +25,8 @@ export interface ClusterSurroundings {
   version: string;
   ticked: (data: Ticked) => void;
   changed: (what: 'clusters' | 'runs') => void;
+  /** Steps of a run that is being recorded are others. */
+  stepped: (run: string) => void;
   /** For what nobody asked for and a person should see: stderr. */
   report: (sentence: string) => void;
 }
@@ -309,14 +311,16 @@ export class ClusterAtWork {
     return this.around.library.run(recording.store.meta.id) ?? null;
   }
 
-  rename(name: string): void {
-    this.recording?.store.rename(name);
+  /** What is being written. */
+  get recorded(): Recording | null {
+    return this.recording;
   }
 
   private startRecording(store: RunStore, resumed?: string): Recording {
     return new Recording({
       store,
       reader: this.around.reader,
+      stepped: () => this.around.stepped(store.meta.id),
       now: () => this.clock.now(),
       onFault: (error) => void this.fault(error),
       ...(resumed === undefined ? {} : { resumed }),
@@ -390,11 +394,4 @@ export class ClusterAtWork {
 export function fileBytes(file: string): number | null {
   const size = (name: string) => (fs.existsSync(name) ? fs.statSync(name).size : 0);
   return fs.existsSync(file) ? size(file) + size(`${file}-wal`) : null;
-}
-
-/** `2026-11-30 09:02`, local: the default name's end. */
-function localStamp(at: number): string {
-  const d = new Date(at);
-  const two = (n: number) => String(n).padStart(2, '0');
-  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}`;
 }

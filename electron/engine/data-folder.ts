@@ -43,9 +43,9 @@ export function announced(folder: string): RunningEngine | null {
   }
 }
 
-/** `serve` keeps its token, so that a reload or a restart works. */
-export function lastingToken(folder: string): string {
-  const file = path.join(folder, 'token');
+/** `serve` keeps its token, so that a reload or a restart works; a trainer's is for marks and nothing else. */
+export function lastingToken(folder: string, name: 'token' | 'mark-token' = 'token'): string {
+  const file = path.join(folder, name);
   try {
     const token = fs.readFileSync(file, 'utf8').trim();
     if (/^[0-9a-f]{32}$/.test(token)) {

@@ -7,6 +7,7 @@ import { EventEmitter } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Events, Implementation, RunSummary } from './api.ts';
+import { adoptedRun } from './adopt.ts';
 import { metrics } from './catalogue.ts';
 import { checkTarget } from './check.ts';
 import { ClusterAtWork, fileBytes } from './cluster.ts';
@@ -25,6 +26,7 @@ import type { Keychain } from './parent.ts';
 import { startReader } from './reader-thread.ts';
 import { rollUpRun } from './recording.ts';
 import { mergedHeaders, noSecrets, Secrets } from './secrets.ts';
+import { createStepMethods } from './step-methods.ts';
 import { RunStore } from './store.ts';
 import { pastedTargets, readAuthorities } from './targets.ts';
 
@@ -46,6 +48,8 @@ export interface Engine {
   on: <E extends keyof Events>(event: E, listener: (data: Events[E]) => void) => () => void;
   /** As addCluster, but into a file of the caller's. */
   recordInto(clusterId: string, file: string): Promise<RunSummary>;
+  /** A run file from elsewhere becomes one of the runs. Throws what adopt.ts says. */
+  adopt(file: string): RunSummary;
   /** Closes runs and files. */
   close(): Promise<void>;
 }
@@ -78,6 +82,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     version,
     ticked: (data: Events['ticked']) => emit('ticked', data),
     changed: (what: 'clusters' | 'runs') => emit('changed', { what }),
+    stepped: (run: string) => steps.stepped(run),
     report,
   };
   const clusters = new Map<string, ClusterAtWork>();
@@ -139,7 +144,33 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     return work;
   };
 
+  /** Of the run's recording, or opened for this. */
+  const withStore = async <T>(run: StoredRun, act: (store: RunStore) => T | Promise<T>): Promise<T> => {
+    const live = clusters.get(run.cluster)?.recorded?.store;
+    if (live?.meta.id === run.id) return act(live);
+    const store = RunStore.open(run.file);
+    try {
+      return await act(store);
+    } finally {
+      store.close(run.ended ?? run.started);
+    }
+  };
+
+  const steps = createStepMethods({
+    reader: reader.calls,
+    runOf,
+    runs: () => library.runs(),
+    readyToRead,
+    withStore,
+    restartSteps: (run) => clusters.get(run.cluster)?.recorded?.steps.restart(),
+    now: () => Date.now(),
+    emit,
+    report,
+  });
+
   const methods: Implementation = {
+    ...steps.methods,
+
     info: () => ({
       version,
       dataFolder,
@@ -212,13 +243,8 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     listRuns: () => library.runs().map(summary),
     renameRun: async (id, name) => {
       const run = { ...runOf(id), name: text(name, 'A run needs a name').slice(0, 200) };
-      if (run.state === 'recording') clusters.get(run.cluster)?.rename(run.name);
-      else {
-        await readyToRead(run);
-        const store = RunStore.open(run.file);
-        store.rename(run.name);
-        store.close(run.ended ?? run.started);
-      }
+      await readyToRead(run);
+      await withStore(run, (store) => store.rename(run.name));
       library.putRun(run);
       emit('changed', { what: 'runs' });
       return summary(run);
@@ -307,9 +333,15 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       if (fs.existsSync(path.dirname(file))) refuseRemoteFolder(path.dirname(file));
       return summary(await clusterOf(id).record(null, file));
     },
+    adopt: (file) => {
+      const run = adoptedRun(file);
+      library.putRun(run);
+      return summary(run);
+    },
     close: async () => {
       for (const cluster of clusters.values())
         await cluster.end().catch((error: unknown) => report(sentenceOf(error))); // the others are ended all the same
+      await steps.close();
       await Promise.allSettled(rolling.values());
       await reader.close();
       library.close();

@@ -3,7 +3,7 @@
  * all the same, so trying costs no scrape of its own: the second answer tells.
  */
 import type { ParsedBody } from './parse.ts';
-import type { Outcome, Scraper } from './scrape.ts';
+import { namesOf, type Outcome, type Scraper } from './scrape.ts';
 
 export class NamesTrial {
   private found: 'untried' | 'trial' | 'yes' | 'no' = 'untried';
@@ -25,12 +25,12 @@ export class NamesTrial {
       if (again.ok) this.found = 'no';
       return again;
     }
-    // a whole answer has histogram buckets, for which nobody asks
-    const buckets = outcome.text.includes('_bucket{');
+    // a whole answer has much of vLLM that nobody asks for: histograms of prompt lengths since 0.4.2
+    const more = namesOf(outcome.body, 'others').length > 0;
     if (this.found === 'trial') {
-      this.found = !buckets && this.whole && hasAllOf(outcome.body, this.whole) ? 'yes' : 'no';
+      this.found = !more && this.whole && hasAllOf(outcome.body, this.whole) ? 'yes' : 'no';
       this.whole = null;
-    } else if (this.found === 'untried' && buckets) {
+    } else if (this.found === 'untried' && more) {
       this.found = 'trial';
       this.whole = outcome.body;
     }
@@ -38,9 +38,13 @@ export class NamesTrial {
   }
 }
 
-/** Whether each worker of `whole` is in `body` with all its values. */
+/** Whether each worker of `whole` is in `body` with all its values and histograms. */
 const hasAllOf = (body: ParsedBody, whole: ParsedBody) =>
-  whole.workers.every(({ engine, model, replica, values }) => {
+  whole.workers.every(({ engine, model, replica, values, buckets }) => {
     const same = body.workers.find((w) => w.engine === engine && w.model === model && w.replica === replica);
-    return same !== undefined && values.every((v, i) => Number.isNaN(v) || !Number.isNaN(same.values[i]!));
+    return (
+      same !== undefined &&
+      values.every((v, i) => Number.isNaN(v) || !Number.isNaN(same.values[i]!)) &&
+      [...buckets].every(([metric, { bounds }]) => same.buckets.get(metric)?.bounds === bounds)
+    );
   });

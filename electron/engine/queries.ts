@@ -114,7 +114,7 @@ export const bucketsOf = (ids: readonly string[]) => `
 
 /**
  * The edges of each window of :windows (JSON [[begin, end], ...] in epoch ms, in their order) per worker, into
- * temp.own(n, w, a, b, lost), n from :n on: it owns the samples k in (a, b].
+ * own(n, w, a, b, lost), n from :n on: it owns the samples k in (a, b].
  *   a  its last sample whose answer was there at or before the begin; where windows touch, not before the b of the
  *      window before; its first sample's predecessor (-1) where it has none so early
  *      (a worker whose very first sample is the b owns nothing: it was not there in the window)
@@ -123,8 +123,7 @@ export const bucketsOf = (ids: readonly string[]) => `
  * A sample in slot t was answered in slot t, so a is searched from the last slot that had begun at `begin` backwards
  * (`back` makes that one look-up), b from the last slot that had begun at `end` onwards.
  */
-export const makeEdges = `
-  INSERT INTO temp.own(n, w, a, b, lost)
+export const edges = `
   WITH win(n, begin, end) AS (
     SELECT CAST(:n AS INTEGER) + key, value ->> 0, value ->> 1 FROM json_each(:windows)),
   edge(n, w, end, first, a, b, last) AS (
@@ -136,27 +135,39 @@ export const makeEdges = `
           AND s.at - s.took / 2.0 >= win.end ORDER BY t.t LIMIT 1),
       (SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w WHERE t.t >= o.first ORDER BY t.t DESC LIMIT 1)
     FROM win CROSS JOIN worker o)
-  SELECT n, w, max(a, coalesce(lag(coalesce(b, last)) OVER (PARTITION BY w ORDER BY n), a)),
-    iif(a = -1 AND b = first, -1, coalesce(b, last)),
-    b IS NULL AND EXISTS (SELECT 1 FROM tick WHERE at > edge.end)
+  SELECT n, w, max(a, coalesce(lag(coalesce(b, last)) OVER (PARTITION BY w ORDER BY n), a)) AS a,
+    iif(a = -1 AND b = first, -1, coalesce(b, last)) AS b,
+    b IS NULL AND EXISTS (SELECT 1 FROM tick WHERE at > edge.end) AS lost
   FROM edge`;
 
+export const makeEdges = `INSERT INTO temp.own(n, w, a, b, lost) ${edges}`;
+
+const intoMeasured = 'INSERT INTO temp.measured(k, w, at, value, delta, whole, ms, reset)';
+
 /**
- * What each sample of window :n gives for a counter, into temp.measured(k, w, at, value, delta, whole, ms, reset):
- * value = its rate. :first..:last are slots that hold all samples of the window.
+ * What each sample of window :n gives for a counter, as k, w, at, value, delta, whole, ms, reset: value = its rate.
+ * :first..:last are slots that hold all samples of the window; `own` has its edges.
  */
-export const measureCounter = (c: string) => `
-  INSERT INTO temp.measured(k, w, at, value, delta, whole, ms, reset)
-  SELECT d.k, d.w, d.at, ${rate(c)}, ${c}_delta, NULL, ${c}_ms, ${c}_reset
-  FROM (${deltas([c])}) d JOIN temp.own ON own.n = :n AND own.w = d.w AND d.k > own.a AND d.k <= own.b
+export const counterRows = (c: string, own: string) => `
+  SELECT d.k, d.w, d.at, ${rate(c)} AS value, ${c}_delta AS delta, NULL AS whole, ${c}_ms AS ms, ${c}_reset AS reset
+  FROM (${deltas([c])}) d JOIN ${own} ON own.n = :n AND own.w = d.w AND d.k > own.a AND d.k <= own.b
   WHERE ${c} IS NOT NULL`;
 
 /** ... for a ratio: value = part / whole of that sample's deltas, NULL where the whole did not move. */
-export const measureRatio = (part: string, whole: string) => `
-  INSERT INTO temp.measured(k, w, at, value, delta, whole, ms, reset)
-  SELECT d.k, d.w, d.at, ${ratio(part, whole)}, ${part}_delta, ${wholeOf(part, whole)}, ${whole}_ms, ${whole}_reset
-  FROM (${deltas([part, whole])}) d JOIN temp.own ON own.n = :n AND own.w = d.w AND d.k > own.a AND d.k <= own.b
+export const ratioRows = (part: string, whole: string, own: string) => `
+  SELECT d.k, d.w, d.at, ${ratio(part, whole)} AS value, ${part}_delta AS delta, ${wholeOf(part, whole)} AS whole,
+    ${whole}_ms AS ms, ${whole}_reset AS reset
+  FROM (${deltas([part, whole])}) d JOIN ${own} ON own.n = :n AND own.w = d.w AND d.k > own.a AND d.k <= own.b
   WHERE ${whole} IS NOT NULL`;
+
+/** By how much histogram buckets grew in each sample that window :n owns; none of a worker whose deltas mean nothing. */
+export const bucketsOfWindow = `
+  SELECT own.w, s.counts FROM bucket s
+  JOIN temp.own ON own.n = :n AND own.w = s.k % 4096 AND s.k > own.a AND s.k <= own.b
+  JOIN worker o ON o.w = own.w AND o.several IS NULL
+  WHERE s.k BETWEEN
+    (SELECT min(max(e.a + 1, f.first * 4096)) FROM temp.own e JOIN worker f ON f.w = e.w WHERE e.n = :n AND e.b > e.a)
+    AND (SELECT max(b) FROM temp.own WHERE n = :n AND b > a)`;
 
 /** The slots that hold all samples of window :n that begins at :from: nothing was answered before its slot. */
 export const windowSlots = `
@@ -164,11 +175,15 @@ export const windowSlots = `
   FROM temp.own WHERE n = :n AND b > a`;
 
 /** ... for a gauge: the samples from :from to :to, without the two edge samples outside. */
-export const measureGauge = (column: string) => `
-  INSERT INTO temp.measured(k, w, at, value, delta, whole, ms, reset)
-  SELECT k, k % 4096, at, ${checked(column)}, NULL, NULL, NULL, 0 FROM sample
+export const gaugeRows = (column: string) => `
+  SELECT k, k % 4096 AS w, at, ${checked(column)} AS value, NULL AS delta, NULL AS whole, NULL AS ms, 0 AS reset FROM sample
   WHERE k BETWEEN CAST(:first AS INTEGER) * 4096 AND CAST(:last AS INTEGER) * 4096 + 4095
     AND at BETWEEN :from AND :to AND ${column} IS NOT NULL`;
+
+export const measureCounter = (c: string) => `${intoMeasured} ${counterRows(c, 'temp.own')}`;
+export const measureRatio = (part: string, whole: string) =>
+  `${intoMeasured} ${ratioRows(part, whole, 'temp.own')}`;
+export const measureGauge = (column: string) => `${intoMeasured} ${gaugeRows(column)}`;
 
 /** Linear interpolation as numpy's default: SQLite's percentile(). */
 const aggregate = (value: string) =>
@@ -216,3 +231,81 @@ export const workerList = `
   SELECT o.*, e.url, e.labels AS endpoint_labels, coalesce(t.at, 0) AS first_at, gone.at AS gone_at FROM worker o
   JOIN endpoint e ON e.e = o.endpoint LEFT JOIN tick t ON t.t = o.first
   LEFT JOIN tick gone ON gone.t = o.removed ORDER BY o.w`;
+
+export const ticksOfSlots = 'SELECT t, at FROM tick WHERE t BETWEEN :first AND :last ORDER BY t';
+
+/**
+ * What finding steps needs of each row: when it was asked for and answered, requests running and waiting, tokens counted so
+ * far (they only grow at work), level of sleep.
+ */
+export const workOfSlots = `
+  SELECT k, at, took, epoch, running + coalesce(waiting, 0), coalesce(prompt_tokens, 0) + coalesce(generation_tokens, 0),
+    sleep_level
+  FROM sample WHERE k ${inSlots} ORDER BY k`;
+
+/** Of each slot, whether anybody was at work in it, and awake. Stops at the first worker that was. */
+export const worksInSlots = `
+  SELECT t.t,
+    EXISTS (SELECT 1 FROM sample s WHERE s.k BETWEEN t.t * 4096 AND t.t * 4096 + 4095 AND (s.running > 0 OR s.waiting > 0)),
+    EXISTS (SELECT 1 FROM sample s WHERE s.k BETWEEN t.t * 4096 AND t.t * 4096 + 4095 AND s.sleep_level = 0)
+  FROM tick t WHERE t.t BETWEEN CAST(:first AS INTEGER) AND CAST(:last AS INTEGER) ORDER BY t.t`;
+
+/** How many answered in each slot, and what they had counted. */
+export const answersInSlots = `
+  SELECT t.t, count(s.running), sum(coalesce(s.prompt_tokens, 0) + coalesce(s.generation_tokens, 0))
+  FROM tick t CROSS JOIN sample s ON s.k BETWEEN t.t * 4096 AND t.t * 4096 + 4095
+  WHERE t.t BETWEEN CAST(:first AS INTEGER) AND CAST(:last AS INTEGER) GROUP BY t.t`;
+
+/** Samples with a full KV cache: requests without room, and preemptions since the sample before. */
+export const fullOfSlots = `
+  SELECT s.k, s.at, coalesce(s.waiting_capacity, s.waiting), iif(s.epoch = p.epoch, max(s.preemptions - p.preemptions, 0), 0)
+  FROM sample s LEFT JOIN sample p ON p.k = s.k - s.back * 4096
+  WHERE s.k ${inSlots} AND s.kv_usage >= :full ORDER BY s.k`;
+
+/** Ranges in which an endpoint gave no answer, that touch :from..:to. */
+export const outagesBetween = `
+  SELECT endpoint, began, ended, reason FROM outage WHERE ended >= :from AND began <= :to ORDER BY began`;
+
+/** Endpoints that were taken away in :from..:to. */
+export const endpointsTakenAway = `
+  SELECT e, t.at FROM endpoint JOIN tick t ON t.t = endpoint.removed WHERE t.at > :from AND t.at <= :to`;
+
+/** A worker's prefix cache counters in its last sample of a slot that had begun at :at. */
+export const hitsAt = `
+  SELECT s.epoch, s.prefix_hits AS hits, s.prefix_queries AS queries
+  FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + CAST(:w AS INTEGER) WHERE t.at <= :at ORDER BY t.at DESC LIMIT 1`;
+
+/**
+ * What each worker did in :from..:to, by its samples in slots :first..:last: samples at work, samples without work while
+ * another one worked in the same slot, when it was seen at work first and last, and when it was asked next and was idle
+ * (NULL: not seen idle again in these slots, which go on a little after :to).
+ */
+export const workDone = `
+  WITH s AS (
+    SELECT k / 4096 AS t, k % 4096 AS w, at, at - took / 2.0 AS asked, running + coalesce(waiting, 0) > 0 AS busy
+    FROM sample WHERE k ${inSlots} AND running IS NOT NULL),
+  inside AS (SELECT * FROM s WHERE at BETWEEN :from AND :to),
+  slot AS (SELECT t, max(busy) AS works FROM inside GROUP BY t),
+  done AS (
+    SELECT w, sum(busy) AS busy, sum(works AND NOT busy) AS idle, min(iif(busy, at, NULL)) AS began,
+      max(iif(busy, at, NULL)) AS last
+    FROM inside JOIN slot USING (t) GROUP BY w)
+  SELECT d.w, d.busy, d.idle, d.began, d.last, min(iif(s.at > d.last AND NOT s.busy, s.asked, NULL)) AS next
+  FROM s JOIN done d ON d.w = s.w GROUP BY d.w ORDER BY d.w`;
+
+/** A column of one sample. */
+export const valueAt = (c: string) =>
+  `SELECT at, ${checked(c)} AS value FROM sample WHERE k = CAST(:k AS INTEGER) AND ${c} IS NOT NULL`;
+
+/** A column of one worker in :from..:to, in slots :first..:last. */
+export const valuesOfWorker = (c: string) => `
+  SELECT s.at, s.${checked(c)} AS value FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + CAST(:w AS INTEGER)
+  WHERE t.t BETWEEN CAST(:first AS INTEGER) AND CAST(:last AS INTEGER) AND s.at BETWEEN :from AND :to AND s.${c} IS NOT NULL
+  ORDER BY t.t`;
+
+/** One worker's raw part and whole in samples from :from to :to, in slots :first..:last. */
+export const rawPairs = (part: string, whole: string) => `
+  SELECT s.at, s.epoch, s.${checked(part)} AS part, s.${checked(whole)} AS whole
+  FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + CAST(:w AS INTEGER)
+  WHERE t.t BETWEEN CAST(:first AS INTEGER) AND CAST(:last AS INTEGER) AND s.at BETWEEN :from AND :to
+    AND s.${part} IS NOT NULL AND s.${whole} IS NOT NULL ORDER BY t.t`;

@@ -12,6 +12,7 @@ import { EngineError } from './errors.ts';
 import * as queries from './queries.ts';
 import { answerCalls, type Frame } from './rpc.ts';
 import { asEngineError, refuseOther, RUN_APPLICATION_ID, runSteps } from './schema.ts';
+import { forgetScans, stepCalls, type StepCalls } from './step-calls.ts';
 import { statistics, temporaryTables } from './statistics.ts';
 import { readMeta } from './store.ts';
 import { rollUp, timelines, totalOf, type RolledSlice, type RunFile } from './timelines.ts';
@@ -28,7 +29,7 @@ export interface RunContents {
 }
 
 /** The calls of the thread. `file` is a path. */
-export interface ReaderCalls {
+export interface ReaderCalls extends StepCalls {
   contents(file: string, signal?: AbortSignal): Promise<RunContents>;
   events(file: string, from: number, to: number, signal?: AbortSignal): Promise<RunEvent[]>;
   timelines(file: string, query: TimelineQuery, signal?: AbortSignal): Promise<Timelines>;
@@ -166,6 +167,21 @@ const guarded = async <T>(file: string, work: () => T | Promise<T>): Promise<T> 
   }
 };
 
+/** Each with its run file opened, the signal taken off. */
+function stepCallsOfFiles(): StepCalls {
+  const made = Object.entries(stepCalls).map(([name, call]): [string, unknown] => {
+    const act = call as (run: RunFile, file: string, ...args: unknown[]) => unknown;
+    return [
+      name,
+      (file: string, ...args: unknown[]) => {
+        const signal = args.at(-1) instanceof AbortSignal ? (args.pop() as AbortSignal) : undefined;
+        return guarded<unknown>(file, () => act(runFile(file, signal), file, ...args));
+      },
+    ];
+  });
+  return Object.fromEntries(made) as unknown as StepCalls;
+}
+
 const calls: ReaderCalls = {
   contents: (file, signal) => guarded(file, () => contents(runFile(file, signal))),
   events: (file, from, to, signal) =>
@@ -184,9 +200,11 @@ const calls: ReaderCalls = {
     }),
   release: async (file) => {
     await Promise.resolve();
+    forgetScans(file);
     opened.get(file)?.db.close();
     opened.delete(file);
   },
+  ...stepCallsOfFiles(),
 };
 
 const port = parentPort;

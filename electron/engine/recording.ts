@@ -8,6 +8,7 @@ import type { Batch, TargetChanges } from './poll.ts';
 import type { ReaderCalls } from './reader.ts';
 import { asEngineError } from './schema.ts';
 import type { RunStore, StoredEndpoint } from './store.ts';
+import { StepKeeper } from './step-keeper.ts';
 import { WIDTHS } from './vectors.ts';
 import { WorkerBook, type EventRow } from './workers.ts';
 
@@ -15,6 +16,8 @@ export interface RecordingOptions {
   store: RunStore;
   reader: ReaderCalls;
   now: () => number;
+  /** Its steps are others. */
+  stepped: () => void;
   /** Writing failed: the recording has ended. */
   onFault: (error: unknown) => void;
   /** Goes on with a run that has rows: said as the beginning of a new stretch. */
@@ -32,6 +35,7 @@ export class Recording {
   private readonly options: RecordingOptions;
   /** By number; the book looks names up in it. */
   private readonly urls: string[];
+  readonly steps: StepKeeper;
   private resumed: string | undefined;
   private chores: NodeJS.Timeout;
   private rolling: Promise<void> | null = null;
@@ -46,6 +50,11 @@ export class Recording {
     this.urls = options.store.endpoints().map(({ url }) => url);
     this.book = new WorkerBook(this.urls, remembered);
     this.lastAt = remembered?.lastTickAt ?? null;
+    this.steps = new StepKeeper(this.store, options.reader, options.stepped, (error) => {
+      if (this.ended) return;
+      this.abandon();
+      options.onFault(error);
+    });
     this.chores = setInterval(() => void this.doChores(), CHORES_MS);
   }
 
@@ -86,6 +95,7 @@ export class Recording {
         batch.answers.map((a) => a.endpoint),
       );
       this.lastAt = batch.at;
+      this.steps.ticked();
     } catch (error) {
       this.abandon();
       this.options.onFault(error);
@@ -150,6 +160,7 @@ export class Recording {
   private async doChores(): Promise<void> {
     if (this.ended) return;
     try {
+      this.store.buckets.writeStates(this.book.bucketStates());
       await this.options.reader.checkpoint(this.store.file);
       const { intervalMs, timeoutMs } = this.store.meta;
       await this.rollUp(this.options.now() - timeoutMs - intervalMs);
@@ -180,7 +191,11 @@ export class Recording {
   async end(): Promise<{ generationTokens: number | null }> {
     clearInterval(this.chores);
     try {
-      if (!this.ended) await this.rollUp(Infinity);
+      if (!this.ended) {
+        await this.rollUp(Infinity);
+        await this.steps.finish();
+        this.store.buckets.writeStates(this.book.bucketStates());
+      }
       return { generationTokens: await this.options.reader.generationTokens(this.store.file) };
     } finally {
       this.ended = true;

@@ -5,7 +5,7 @@
 import { WebSocket } from 'ws';
 import type { Events, Remote } from './api.ts';
 import { announced, type RunningEngine } from './data-folder.ts';
-import { createEngine, type EngineOptions } from './engine.ts';
+import { createEngine, type Engine, type EngineOptions } from './engine.ts';
 import { EngineError } from './errors.ts';
 import { createClient } from './rpc.ts';
 import { SUBPROTOCOL } from './server.ts';
@@ -65,9 +65,11 @@ export async function runningEngine(folder: string): Promise<(UsedEngine & Runni
 }
 
 export async function useEngine(options: EngineOptions): Promise<UsedEngine> {
-  const running = await runningEngine(options.dataFolder);
-  if (running) return running;
-  const engine = await createEngine(options);
+  return (await runningEngine(options.dataFolder)) ?? inProcess(await createEngine(options));
+}
+
+/** An engine of this process, as a connection to one. */
+export function inProcess(engine: Engine): UsedEngine {
   const call =
     (method: (...args: unknown[]) => unknown) =>
     async (...args: unknown[]) =>

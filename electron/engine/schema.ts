@@ -60,6 +60,30 @@ export const runSteps: readonly string[] = [
   `,
   // labels of its file_sd entry
   `ALTER TABLE endpoint ADD COLUMN labels TEXT NOT NULL DEFAULT '{}';`,
+  // steps with their scalars, histogram buckets, spells of KV pressure
+  `
+  CREATE TABLE step_set(
+    source TEXT PRIMARY KEY CHECK(source IN ('mark', 'idle', 'sleep', 'fixed')),
+    settings TEXT NOT NULL, finder INTEGER NOT NULL, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+  CREATE TABLE step(
+    source TEXT NOT NULL REFERENCES step_set(source), n INTEGER NOT NULL, number INTEGER NOT NULL,
+    kind TEXT NOT NULL CHECK(kind IN ('train', 'eval', 'other')), began INTEGER NOT NULL, ended INTEGER,
+    PRIMARY KEY(source, n)) STRICT, WITHOUT ROWID;
+  CREATE TABLE scalar(
+    source TEXT NOT NULL, n INTEGER NOT NULL, began INTEGER NOT NULL, ended INTEGER NOT NULL, fleet BLOB NOT NULL,
+    PRIMARY KEY(source, n)) STRICT, WITHOUT ROWID;
+  CREATE TABLE worker_scalar(
+    source TEXT NOT NULL, metric TEXT NOT NULL, n INTEGER NOT NULL, each BLOB NOT NULL,
+    PRIMARY KEY(source, metric, n)) STRICT, WITHOUT ROWID;
+  CREATE TABLE histogram(
+    h INTEGER PRIMARY KEY, metric TEXT NOT NULL, bounds TEXT NOT NULL, UNIQUE(metric, bounds)) STRICT;
+  CREATE TABLE bucket(k INTEGER PRIMARY KEY, counts BLOB NOT NULL) STRICT;
+  CREATE TABLE bucket_state(w INTEGER PRIMARY KEY REFERENCES worker(w), k INTEGER NOT NULL, counts BLOB NOT NULL) STRICT;
+  CREATE TABLE pressure(
+    w INTEGER NOT NULL REFERENCES worker(w), began INTEGER NOT NULL, ended INTEGER NOT NULL,
+    preemptions INTEGER NOT NULL, waiting INTEGER NOT NULL, hits_before REAL, hits REAL,
+    PRIMARY KEY(began, w)) STRICT, WITHOUT ROWID;
+  `,
 ];
 
 export const librarySteps: readonly string[] = [

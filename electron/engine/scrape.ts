@@ -10,7 +10,7 @@ import { createGunzip, createInflate } from 'node:zlib';
 import type { Readable } from 'node:stream';
 import type { OutcomeReason } from './api.ts';
 import { endpointName, type Login } from './addresses.ts';
-import { columnSources } from './catalogue.ts';
+import { bucketSources, columnSources } from './catalogue.ts';
 import { parse, type ParsedBody } from './parse.ts';
 import { checkBody, Failure, networkFailure, statusFailure, type Asked } from './scrape-faults.ts';
 
@@ -68,8 +68,8 @@ const REDIRECTS = 3;
  * leaves out what matters, nothing of vLLM comes at all.
  */
 export const askedNames: readonly string[] = [
-  ...new Set(
-    columnSources.flatMap(({ id, kind, names }) =>
+  ...new Set([
+    ...columnSources.flatMap(({ id, kind, names }) =>
       id === 'process_start'
         ? names
         : names.flatMap((name) => [
@@ -77,9 +77,15 @@ export const askedNames: readonly string[] = [
             ...(kind === 'counter' ? [`vllm:${name.replace(/_(total|sum|count)$/, '')}_created`] : []),
           ]),
     ),
-  ),
+    ...bucketSources.flatMap(({ names }) => names.map((name) => `vllm:${name}`)),
+  ]),
 ];
 const namesQuery = askedNames.map((name) => `name%5B%5D=${name}`).join('&');
+const unprefixed = new Set(askedNames.map((name) => name.replace(/^vllm:/, '')));
+
+/** Names of a body that are asked for (see askedNames), or those that are not; without prefix. */
+export const namesOf = ({ names }: ParsedBody, wanted: 'asked' | 'others'): string[] =>
+  [...names].filter((name) => unprefixed.has(name) === (wanted === 'asked'));
 
 function withNames(url: string): string {
   const asked = new URL(url);

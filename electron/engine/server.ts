@@ -8,8 +8,10 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { WebSocketServer, type WebSocket } from 'ws';
+import type { Events } from './api.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
+import { takeMark } from './mark-http.ts';
 import { answer, encodeEvent } from './rpc.ts';
 
 export interface ServerOptions {
@@ -17,6 +19,8 @@ export interface ServerOptions {
   /** 0: any free one. */
   port: number;
   token: string;
+  /** Can mark steps, and nothing else. */
+  markToken: string;
   /** Host names that may stand in the Host header, besides loopback's. */
   allowHosts: readonly string[];
   /** The built page. */
@@ -94,6 +98,16 @@ export async function serve(engine: Engine, options: ServerOptions): Promise<Ser
       response.end(
         'This name is not allowed. Start vllm-scope with --allow-host NAME to reach it by another name.\n',
       );
+    } else if (pathOf(request) === '/api/step') {
+      if (originIsFine(request))
+        void takeMark(
+          request,
+          response,
+          (token) => same(token, options.markToken),
+          (mark) => engine.methods.mark(mark),
+          options.report,
+        ).catch(options.report);
+      else response.writeHead(403, headers).end();
     } else if (request.method !== 'GET' && request.method !== 'HEAD') {
       response.writeHead(405, headers).end();
     } else servePage(options.pageFolder, request, response);
@@ -139,10 +153,9 @@ export async function serve(engine: Engine, options: ServerOptions): Promise<Ser
     // a page that does not keep up reads anew when it does
     for (const ws of peers) if (ws.bufferedAmount < BACKLOG_LIMIT) ws.send(frame);
   };
-  const off = [
-    engine.on('ticked', (data) => tell(encodeEvent('ticked', data))),
-    engine.on('changed', (data) => tell(encodeEvent('changed', data))),
-  ];
+  const pass = <E extends keyof Events>(event: E) =>
+    engine.on(event, (data) => tell(encodeEvent(event, data)));
+  const off = [pass('ticked'), pass('changed'), pass('stepped'), pass('progress')];
 
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) =>

@@ -3,16 +3,19 @@
  * All arithmetic is in queries.ts; this file asks in order and names what came.
  */
 import type { Aggregate, MetricStatistics, StatisticsQuery, WorkerStatistics } from './api.ts';
-import { findMetric, type Metric } from './catalogue.ts';
+import { bucketSources, findMetric, type Metric } from './catalogue.ts';
 import { EngineError } from './errors.ts';
 import * as queries from './queries.ts';
+import { requestCounts, requestPercentiles, type RequestCounts } from './request-percentiles.ts';
 import { buckets, originOf, slotsOf, type RunFile } from './timelines.ts';
 import { WIDTHS, type Width } from './vectors.ts';
 
 /** Made once a connection: where a statement leaves what the next one reads. */
 export const temporaryTables = `
   CREATE TEMP TABLE own(n INTEGER, w INTEGER, a INTEGER, b INTEGER, lost INTEGER, PRIMARY KEY(n, w)) WITHOUT ROWID;
-  CREATE TEMP TABLE measured(k INTEGER, w INTEGER, at INTEGER, value REAL, delta REAL, whole REAL, ms INTEGER, reset INTEGER);`;
+  CREATE TEMP TABLE measured(
+    k INTEGER, w INTEGER, at INTEGER, value REAL, delta REAL, whole REAL, ms INTEGER, reset INTEGER, PRIMARY KEY(w, k)
+  ) WITHOUT ROWID;`;
 
 /** A metric with more samples than this in a window may come from buckets: raw, it would hold up others for too long. */
 const COARSE_FROM = 50_000;
@@ -37,8 +40,11 @@ export async function statistics(run: RunFile, query: StatisticsQuery): Promise<
     for (const id of query.metrics) found.push(await fromBuckets(run, named(id), from, to));
     return found;
   }
-  const n = ++windows;
-  const makeEdges = () => run.all(queries.makeEdges, { n, windows: JSON.stringify([[from, to]]) });
+  const before = query.previous ? [[query.previous.from, query.previous.to]] : [];
+  const first = windows + 1;
+  const n = (windows += before.length + 1);
+  const makeEdges = () =>
+    run.all(queries.makeEdges, { n: first, windows: JSON.stringify([...before, [from, to]]) });
   try {
     makeEdges();
     const lost = new Set(
@@ -48,17 +54,19 @@ export async function statistics(run: RunFile, query: StatisticsQuery): Promise<
       run.all<{ n: number | null }>(queries.expectedSamples, { from, to, interval: run.intervalMs })[0]?.n ??
       0;
     const found: MetricStatistics[] = [];
+    let counted: RequestCounts | undefined;
+    const requests = () => (counted ??= requestCounts(run, n));
     for (const id of query.metrics) {
       const metric = named(id);
       // no await between filling temp.measured and reading it: other calls use it too
       await run.breathe();
       // ... and where they are about many other files, this one's connection was let go, and its tables with it
       if (run.all('SELECT 1 FROM temp.own WHERE n = :n LIMIT 1', { n }).length === 0) makeEdges();
-      found.push(ofMetric(run, metric, { n, from, to, expected, lost }));
+      found.push(ofMetric(run, metric, { n, from, to, expected, lost, requests }));
     }
     return found;
   } finally {
-    run.all('DELETE FROM temp.own WHERE n = :n', { n });
+    run.all('DELETE FROM temp.own WHERE n BETWEEN :first AND :n', { first, n });
   }
 }
 
@@ -74,9 +82,12 @@ interface Window {
   to: number;
   expected: number;
   lost: ReadonlySet<number>;
+  /** What the histograms of all latencies counted in it. */
+  requests: () => RequestCounts;
 }
 
-function ofMetric(run: RunFile, metric: Metric, { n, from, to, expected, lost }: Window): MetricStatistics {
+function ofMetric(run: RunFile, metric: Metric, window: Window): MetricStatistics {
+  const { n, from, to, expected, lost } = window;
   run.all('DELETE FROM temp.measured');
   if (metric.kind === 'gauge') {
     const slots = slotsOf(run, from, to);
@@ -120,11 +131,13 @@ function ofMetric(run: RunFile, metric: Metric, { n, from, to, expected, lost }:
   const ofSamples = { ...samples, sum: counts && !isRatio ? samples.sum : null };
   return {
     ...overAll(run, metric, ofSamples, each, expected > 0 ? rows / expected : null),
+    requests: isLatency(metric) ? requestPercentiles(window.requests(), metric.id) : null,
     bucketSeconds: 0,
     seconds: (to - from) / 1000,
   };
 }
 
+const isLatency = ({ id }: Metric) => bucketSources.some(({ metric }) => metric === id);
 const workersOf = (run: RunFile) => run.all<{ w: number }>('SELECT w FROM worker ORDER BY w').map((r) => r.w);
 
 /** What follows from the numbers of each worker. */
@@ -134,7 +147,7 @@ function overAll(
   samples: Aggregate,
   each: WorkerStatistics[],
   coverage: number | null,
-): Omit<MetricStatistics, 'bucketSeconds' | 'seconds'> {
+): Omit<MetricStatistics, 'requests' | 'bucketSeconds' | 'seconds'> {
   const isRatio = metric.of.length === 2;
   const counts = metric.kind !== 'gauge';
   const values = each.map((e) => (isRatio ? e.ratio : counts ? e.delta : e.mean));
@@ -210,6 +223,7 @@ async function fromBuckets(
   const coverage = expected ? totals.n / expected : null;
   return {
     ...overAll(run, metric, totals.aggregate(metric), each, coverage),
+    requests: null,
     bucketSeconds: width,
     seconds: (span.to - span.from) / 1000,
   };

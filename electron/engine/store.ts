@@ -6,9 +6,12 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import type { OutcomeReason } from './api.ts';
+import { BucketStore } from './bucket-store.ts';
 import { columns } from './catalogue.ts';
 import { EngineError } from './errors.ts';
 import { asEngineError, openForWriting, RUN_APPLICATION_ID, runSteps, WORKERS_MAX } from './schema.ts';
+import { SCALARS_VERSION } from './scalars.ts';
+import { StepStore } from './step-store.ts';
 import { ROLLUP_VERSION } from './vectors.ts';
 import type { Changes, EventRow, Remembered, WorkerRow } from './workers.ts';
 
@@ -70,6 +73,8 @@ export class RunStore {
   private readonly insertOutage: Database.Statement;
   private readonly lengthenOutage: Database.Statement;
   private readonly outages = new Map<number, OpenOutage>();
+  readonly steps: StepStore;
+  readonly buckets: BucketStore;
   private readonly row: (number | null)[] = [];
   ticks: number;
   workers: number;
@@ -102,6 +107,14 @@ export class RunStore {
     this.lengthenOutage =
       db.prepare(`UPDATE outage SET last = ?, ended = ?, count = count + ?, reason = coalesce(?, reason),
          detail = coalesce(?, detail) WHERE id = ?`);
+    this.steps = new StepStore(db);
+    this.buckets = new BucketStore(db);
+    if (db.prepare("SELECT value FROM meta WHERE key = 'scalars'").pluck().get() !== SCALARS_VERSION) {
+      this.steps.dropScalars();
+      db.prepare("INSERT OR REPLACE INTO meta(key, value) VALUES ('scalars', CAST(? AS INTEGER))").run(
+        SCALARS_VERSION,
+      );
+    }
     const rollups = db.prepare("SELECT value FROM meta WHERE key = 'rollups'").pluck().get();
     if (rollups !== ROLLUP_VERSION) {
       this.dropRollups();
@@ -154,6 +167,15 @@ export class RunStore {
       (this.db.prepare('SELECT t, at FROM tick ORDER BY t DESC LIMIT 1').get() as
         { t: number; at: number } | undefined) ?? null
     );
+  }
+
+  /** null: none yet. */
+  firstTickAt(): number | null {
+    return this.db.prepare('SELECT min(at) FROM tick').pluck().get() as number | null;
+  }
+
+  get closed(): boolean {
+    return !this.db.open;
   }
 
   endpoints(): StoredEndpoint[] {
@@ -212,6 +234,7 @@ export class RunStore {
         lastAt: sample?.at ?? null,
         values: Float64Array.from(columns, (c) => sample?.[c.id] ?? NaN),
         columnsSeen: seen.all(r.w) as string[],
+        buckets: this.buckets.remembered(r.w as number),
       };
     });
     return { workers, lastTickAt: this.lastTick()?.at ?? null };
@@ -258,6 +281,7 @@ export class RunStore {
             row[5 + i] = Number.isNaN(value) ? null : value;
           }
           this.insertSample.run(row);
+          if (s.buckets) this.buckets.write(row[0], s.buckets);
         }
         this.writeEvents(changes.events);
         for (const endpoint of answered) this.outages.delete(endpoint);
@@ -316,6 +340,7 @@ export class RunStore {
   dropRollups(): void {
     this.rollupsThrown++;
     this.db.exec('DELETE FROM vec; DELETE FROM rolled;');
+    this.steps.dropScalars();
   }
 
   /** Buckets of one width up to `until` (not included) are final from here on. */

@@ -38,6 +38,18 @@ export interface Given {
   timeout?: string;
   for?: string;
   out?: string;
+  source?: string;
+  step?: string;
+  metric?: string[];
+  csv?: boolean;
+  stat?: string;
+  population?: string;
+  worker?: string;
+  kind?: string;
+  at?: string;
+  end?: boolean;
+  run?: string;
+  how?: boolean;
 }
 
 const DEFAULT_PORT = 8997;
@@ -88,6 +100,7 @@ export async function serve(given: Given): Promise<void> {
       host,
       port,
       token,
+      markToken: lastingToken(dataFolder, 'mark-token'),
       allowHosts: given['allow-host'] ?? [],
       // beside the built engine; from the sources, what was built last
       pageFolder: fileURLToPath(

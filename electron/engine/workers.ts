@@ -5,6 +5,8 @@
  */
 import type { RunEvent } from './api.ts';
 import { endpointName } from './addresses.ts';
+import { BucketCounts, type BucketChange, type HistogramCounts } from './bucket-counts.ts';
+import type { BucketState } from './bucket-store.ts';
 import { columnIndex, columns } from './catalogue.ts';
 import type { ParsedBody, ParsedWorker } from './parse.ts';
 import { WORKERS_MAX } from './schema.ts';
@@ -27,6 +29,8 @@ export interface SampleRow {
   /** Slots to the worker's row before; null: it is its first. */
   back: number | null;
   values: Float64Array;
+  /** What is new of its latency histograms; null: nothing. */
+  buckets: BucketChange | null;
 }
 
 export interface WorkerRow {
@@ -78,6 +82,7 @@ interface Known extends WorkerRow {
   last: Float64Array;
   /** 1 where `series` has a row. */
   seen: Uint8Array;
+  buckets: BucketCounts;
   samples: number;
   /** Counts of samples at which counters fell without a later start time. */
   falls: number[];
@@ -91,6 +96,8 @@ export interface Remembered {
     lastAt: number | null;
     values: Float64Array;
     columnsSeen: string[];
+    /** See BucketCounts. */
+    buckets: readonly HistogramCounts[] | null;
   })[];
   lastTickAt: number | null;
 }
@@ -116,7 +123,14 @@ export class WorkerBook {
     for (const w of remembered?.workers ?? []) {
       const seen = new Uint8Array(columns.length);
       for (const id of w.columnsSeen) seen[columnIndex(id)] = 1;
-      this.known.set(keyOf(w), { ...w, last: w.values, seen, samples: 0, falls: [] });
+      this.known.set(keyOf(w), {
+        ...w,
+        last: w.values,
+        seen,
+        buckets: new BucketCounts(w.buckets),
+        samples: 0,
+        falls: [],
+      });
     }
   }
 
@@ -129,6 +143,16 @@ export class WorkerBook {
     let n = 0;
     for (const w of this.known.values()) if (w.several !== null) n++;
     return n;
+  }
+
+  /** What workers' histograms counted as of their last rows, of those that counted more since this was asked for. */
+  bucketStates(): BucketState[] {
+    const states: BucketState[] = [];
+    for (const { w, lastT, buckets } of this.known.values()) {
+      const counts = buckets.news();
+      if (counts) states.push({ k: lastT * WORKERS_MAX + w, counts });
+    }
+    return states;
   }
 
   /** What to say of an endpoint behind which several servers answer in one worker's name; null: one. */
@@ -198,6 +222,11 @@ export class WorkerBook {
       epoch: worker.epoch,
       back: firstOfWorker ? null : t - worker.lastT,
       values: parsed.values,
+      // the counts of several servers in one name mean nothing
+      buckets:
+        worker.several === null
+          ? worker.buckets.take(parsed.buckets, this.zeroAt(worker, answer, parsed) !== null)
+          : null,
     });
     worker.lastT = t;
     worker.lastAt = at;
@@ -217,6 +246,7 @@ export class WorkerBook {
     // families that come later than others after a restart are not compared with what was before it
     worker.last.fill(NaN);
     worker.created = NaN;
+    worker.buckets.restart();
     if (down.length > 0 && !later)
       worker.falls = [...worker.falls.filter((n) => n > worker.samples - 10), worker.samples];
     const name = endpointName(this.endpoints[worker.endpoint] ?? '');
@@ -287,6 +317,7 @@ export class WorkerBook {
       lastAt: null,
       last: new Float64Array(columns.length).fill(NaN),
       seen: new Uint8Array(columns.length),
+      buckets: new BucketCounts([]),
       samples: 0,
       falls: [],
     };

@@ -1,0 +1,209 @@
+/**
+ * Scalars: the numbers of a step, computed once it is over and kept, packed, in the run's file. How they are packed stands
+ * here alone: `scalar.fleet` is a Float64 vector a step (metrics in the order of the catalogue, FLEET values each),
+ * `worker_scalar.each` one a step and metric (workers in their order, EACH values each; a last one, `work`, by stragglers.ts). NaN: absent. Runs in the reading
+ * thread.
+ */
+import type { Aggregate, MetricStatistics } from './api.ts';
+import type {
+  RequestArrays,
+  Scalars,
+  ScalarSeries,
+  StatisticArrays,
+  Step,
+  StepSource,
+  WorkerScalars,
+} from './api-steps.ts';
+import { findMetric, metrics } from './catalogue.ts';
+import { EngineError } from './errors.ts';
+import { statistics } from './statistics.ts';
+import { packWork, WORK, workOf } from './stragglers.ts';
+import type { PackedScalars, StoredStep } from './step-store.ts';
+import type { RunFile } from './timelines.ts';
+
+/** Of the formulas and of the packing; what another version made is made anew. */
+export const SCALARS_VERSION = 1;
+
+const aggregateKeys = ['mean', 'min', 'max', 'p50', 'p95', 'sum', 'n'] as const;
+const requestKeys = ['p50', 'p95', 'p99', 'n', 'atLeast'] as const;
+const eachKeys = ['mean', 'min', 'max', 'p50', 'p95', 'sum', 'pooled'] as const;
+/** Over samples, over workers, over requests, then pooled, coverage, lower bound. */
+const FLEET = 2 * aggregateKeys.length + requestKeys.length + 3;
+const EACH = eachKeys.length;
+
+const number = (value: number | null | undefined) => value ?? NaN;
+
+export interface ComputedScalars extends PackedScalars {
+  /** A worker was lost in it: when that one answers again, the step's numbers are others. */
+  lost: boolean;
+}
+
+/** One step's scalars of all metrics that the run has. `previous`: the step before it. */
+export async function computeScalars(
+  run: RunFile,
+  step: StoredStep,
+  previous: StoredStep | null,
+): Promise<ComputedScalars> {
+  const to = step.ended ?? lastAt(run);
+  const packed = { n: step.n, began: step.began, ended: to };
+  const has = metricsOf(run);
+  const fleet = new Float64Array(metrics.length * FLEET).fill(NaN);
+  const each: [string, Uint8Array][] = [];
+  if (to <= step.began) return { ...packed, fleet: bytes(fleet), each, lost: true };
+  const all = await statistics(run, {
+    run: '',
+    metrics: has,
+    from: step.began,
+    to,
+    previous: previous?.ended ? { from: previous.began, to: previous.ended } : null,
+  });
+  for (const s of all) {
+    fleet.set(fleetOf(s), metrics.findIndex((m) => m.id === s.metric) * FLEET);
+    const values = new Float64Array(s.each.length * EACH);
+    for (const [i, w] of s.each.entries())
+      values.set([w.mean, w.min, w.max, w.p50, w.p95, w.sum, w.ratio].map(number), i * EACH);
+    each.push([s.metric, bytes(values)]);
+  }
+  each.push([WORK, bytes(packWork(workOf(run, step.began, to), run.workers))]);
+  return { ...packed, fleet: bytes(fleet), each, lost: all.some((s) => s.each.some((w) => w.lost)) };
+}
+
+function fleetOf(s: MetricStatistics): number[] {
+  const aggregate = (a: Aggregate) => aggregateKeys.map((key) => number(a[key]));
+  const r = s.requests;
+  const atLeast = r ? Number(r.atLeast.p50) + 2 * Number(r.atLeast.p95) + 4 * Number(r.atLeast.p99) : NaN;
+  return [
+    ...aggregate(s.samples),
+    ...aggregate(s.workers),
+    ...[r?.p50, r?.p95, r?.p99, r?.n].map(number),
+    atLeast,
+    number(s.pooled),
+    number(s.coverage),
+    Number(s.lowerBound),
+  ];
+}
+
+const bytes = (values: Float64Array) => new Uint8Array(values.buffer);
+
+/** A blob as it came from SQLite may lie anywhere in its buffer. */
+export function floats(blob: Uint8Array): Float64Array {
+  return new Float64Array(blob.slice().buffer, 0, Math.floor(blob.byteLength / 8));
+}
+
+const lastAt = (run: RunFile) =>
+  run.all<{ at: number | null }>('SELECT max(at) AS at FROM tick')[0]?.at ?? run.startedAt;
+
+/** Metrics of the catalogue of which a run has values, in its order. */
+export function metricsOf(run: RunFile): string[] {
+  const seen = new Set(
+    run.all<{ metric: string }>('SELECT DISTINCT metric FROM series').map((r) => r.metric),
+  );
+  return metrics.filter((m) => m.of.every((column) => seen.has(column))).map((m) => m.id);
+}
+
+export interface StoredScalars {
+  n: number;
+  began: number;
+  ended: number;
+  fleet: Uint8Array;
+}
+
+/** Steps whose scalars are not there, or are those of other edges; newest first. */
+export function missingScalars(run: RunFile, source: StepSource): StoredStep[] {
+  return run.all<StoredStep>(
+    `SELECT s.n, s.number, s.kind, s.began, s.ended FROM step s LEFT JOIN scalar c USING (source, n)
+     WHERE s.source = :source AND s.ended IS NOT NULL AND (c.n IS NULL OR c.began <> s.began OR c.ended <> s.ended)
+     ORDER BY s.n DESC`,
+    { source },
+  );
+}
+
+/** What is kept of all steps, with `fresh` ones that are not kept, as arrays in the order of `steps`. */
+export function readScalars(
+  run: RunFile,
+  source: StepSource,
+  steps: readonly Step[],
+  ids: readonly string[],
+  workers: readonly number[],
+  fresh: readonly PackedScalars[],
+): Scalars {
+  for (const id of ids)
+    if (!findMetric(id)) throw new EngineError('not-found', `No metric is called "${id}".`);
+  const place = new Map(steps.map((s, i) => [s.n, i]));
+  const wanted = ids.map((id) => ({
+    id,
+    offset: metrics.findIndex((m) => m.id === id) * FLEET,
+    series: emptySeries(id, steps.length, workers),
+  }));
+  const there = new Uint8Array(steps.length);
+  const put = (n: number, began: number, ended: number, fleet: Float64Array) => {
+    const i = place.get(n);
+    const step = i === undefined ? undefined : steps[i]!;
+    if (i === undefined || step!.from !== began || (step!.to !== null && step!.to !== ended)) return;
+    there[i] = 1;
+    for (const { offset, series } of wanted) putFleet(series, i, fleet, offset);
+  };
+  for (const row of run.all<StoredScalars>(
+    'SELECT n, began, ended, fleet FROM scalar WHERE source = :source',
+    {
+      source,
+    },
+  ))
+    put(row.n, row.began, row.ended, floats(row.fleet));
+  for (const p of fresh) put(p.n, p.began, p.ended, floats(p.fleet));
+  if (workers.length > 0)
+    for (const { id, series } of wanted) {
+      for (const row of run.all<{ n: number; each: Uint8Array }>(
+        'SELECT n, each FROM worker_scalar WHERE source = :source AND metric = :metric',
+        { source, metric: id },
+      ))
+        putEach(series.each, place.get(row.n), floats(row.each));
+      for (const p of fresh) {
+        const each = p.each.find(([metric]) => metric === id)?.[1];
+        if (each) putEach(series.each, place.get(p.n), floats(each));
+      }
+    }
+  return {
+    source,
+    steps: [...steps],
+    series: wanted.map((w) => w.series),
+    missing: there.reduce((n, x) => n - x, steps.length),
+  };
+}
+
+function putFleet(series: ScalarSeries, i: number, fleet: Float64Array, offset: number): void {
+  let at = offset;
+  for (const key of aggregateKeys) series.samples[key][i] = fleet[at++]!;
+  for (const key of aggregateKeys) series.workers[key][i] = fleet[at++]!;
+  for (const key of requestKeys) {
+    if (series.requests) series.requests[key][i] = fleet[at]!;
+    at++;
+  }
+  series.pooled[i] = fleet[at++]!;
+  series.coverage[i] = fleet[at++]!;
+  series.lowerBound[i] = fleet[at]!;
+}
+
+function putEach(all: readonly WorkerScalars[], i: number | undefined, each: Float64Array): void {
+  if (i === undefined) return;
+  // a worker that came later is not in it
+  for (const own of all) eachKeys.forEach((key, j) => (own[key][i] = each[own.w * EACH + j] ?? NaN));
+}
+
+function emptySeries(id: string, steps: number, workers: readonly number[]): ScalarSeries {
+  const empty = () => new Float64Array(steps).fill(NaN);
+  const of = <Key extends string>(keys: readonly Key[]) =>
+    Object.fromEntries(keys.map((key) => [key, empty()])) as Record<Key, Float64Array>;
+  const metric = findMetric(id)!;
+  return {
+    metric: id,
+    samples: of(aggregateKeys) satisfies StatisticArrays,
+    workers: of(aggregateKeys),
+    requests:
+      metric.kind === 'histogram' && metric.unit === 's' ? (of(requestKeys) satisfies RequestArrays) : null,
+    pooled: empty(),
+    coverage: empty(),
+    lowerBound: empty(),
+    each: workers.map((w) => ({ w, ...of(eachKeys) })),
+  };
+}

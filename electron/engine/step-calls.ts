@@ -1,0 +1,106 @@
+/** The reading thread's calls that are about steps, as reader.ts answers them. `file` is a path. */
+import type {
+  PressureSpell,
+  Scalars,
+  ScalarQuery,
+  Steps,
+  StepSource,
+  Stragglers,
+  WhyQuery,
+  Why,
+} from './api-steps.ts';
+import { computeScalars, floats, missingScalars, readScalars, type ComputedScalars } from './scalars.ts';
+import { keptSets, lookedUntil, pressureSpells, readSteps, storedOf, type KeptSet } from './step-reads.ts';
+import { PressureScan, StepScan, type PressureFound, type ScanQuery, type StepsFound } from './step-scan.ts';
+import type { StoredStep } from './step-store.ts';
+import { stragglers, unpackWork, WORK, type Work } from './stragglers.ts';
+import type { RunFile } from './timelines.ts';
+import { why } from './why.ts';
+
+export interface StepCalls {
+  lookedUntil(file: string, signal?: AbortSignal): Promise<number | null>;
+  stepSets(file: string, signal?: AbortSignal): Promise<KeptSet[]>;
+  steps(file: string, source: StepSource | null, signal?: AbortSignal): Promise<Steps>;
+  /** A slice of a look over the file; the same `task` goes on where its last call stopped. */
+  scanSteps(file: string, task: string, query: ScanQuery, signal?: AbortSignal): Promise<StepsFound>;
+  scanPressure(file: string, ended: boolean, signal?: AbortSignal): Promise<PressureFound>;
+  /** A task is over before its end. */
+  forgetScan(file: string, task: string): Promise<void>;
+  missingScalars(file: string, source: StepSource, signal?: AbortSignal): Promise<StoredStep[]>;
+  computeScalars(
+    file: string,
+    step: StoredStep,
+    previous: StoredStep | null,
+    signal?: AbortSignal,
+  ): Promise<ComputedScalars>;
+  /** With those that are not kept: the last steps of a run that is being recorded (`fresh`, by n). */
+  scalars(file: string, query: ScalarQuery, fresh: number[], signal?: AbortSignal): Promise<Scalars>;
+  stragglers(file: string, from: number, to: number, signal?: AbortSignal): Promise<Stragglers>;
+  pressure(file: string, from: number, to: number, signal?: AbortSignal): Promise<PressureSpell[]>;
+  why(file: string, query: WhyQuery, signal?: AbortSignal): Promise<Why>;
+}
+
+type OnRun<F> = F extends (file: string, ...args: infer Args) => Promise<infer Result>
+  ? (run: RunFile, file: string, ...args: Args) => Result | Promise<Result>
+  : never;
+
+/** Scans that go on, by file and task. */
+const stepScans = new Map<string, StepScan>();
+const pressureScans = new Map<string, PressureScan>();
+const keyOf = (file: string, task: string) => `${file}\0${task}`;
+
+/** The reader closed the file. */
+export function forgetScans(file: string): void {
+  for (const key of stepScans.keys()) if (key.startsWith(`${file}\0`)) stepScans.delete(key);
+  pressureScans.delete(file);
+}
+
+export const stepCalls: { [Call in keyof StepCalls]: OnRun<StepCalls[Call]> } = {
+  lookedUntil: (run) => lookedUntil(run),
+  stepSets: (run) => keptSets(run),
+  steps: (run, _file, source) => readSteps(run, source),
+  scanSteps: (run, file, task, query) => {
+    const key = keyOf(file, task);
+    let scan = stepScans.get(key);
+    if (!scan?.fits(query.settings)) stepScans.set(key, (scan = new StepScan(run, query.settings)));
+    const result = scan.next(run, query);
+    if (query.ended && result.slot >= result.slots) stepScans.delete(key);
+    return result;
+  },
+  scanPressure: (run, file, ended) => {
+    let scan = pressureScans.get(file);
+    if (!scan) pressureScans.set(file, (scan = new PressureScan(run)));
+    const result = scan.next(run, ended);
+    if (ended && result.slot >= result.slots) pressureScans.delete(file);
+    return result;
+  },
+  forgetScan: (_run, file, task) => void stepScans.delete(keyOf(file, task)),
+  missingScalars: (run, _file, source) => missingScalars(run, source),
+  computeScalars: (run, _file, step, previous) => computeScalars(run, step, previous),
+  scalars: async (run, _file, query, wanted) => {
+    const { source, steps } = readSteps(run, query.source);
+    const fresh: ComputedScalars[] = [];
+    for (const n of wanted) {
+      const [step, previous] = [steps[n], steps[n - 1]];
+      if (step) fresh.push(await computeScalars(run, storedOf(step), previous ? storedOf(previous) : null));
+    }
+    return readScalars(run, source, steps, query.metrics, query.workers, fresh);
+  },
+  stragglers: (run, _file, from, to) => {
+    const { source, steps } = readSteps(run, null);
+    const inWindow = steps.filter((s) => {
+      const end = s.to ?? to;
+      return Math.min(end, to) - Math.max(s.from, from) > (end - s.from) / 2;
+    });
+    const kept = new Map<number, Work[]>();
+    for (const row of run.all<{ n: number; each: Uint8Array }>(
+      `SELECT e.n, e.each FROM worker_scalar e JOIN scalar c USING (source, n) JOIN step s USING (source, n)
+       WHERE e.source = :source AND e.metric = '${WORK}' AND c.began = s.began AND c.ended = s.ended`,
+      { source },
+    ))
+      kept.set(row.n, unpackWork(floats(row.each)));
+    return stragglers(run, inWindow, { from, to }, kept);
+  },
+  pressure: (run, _file, from, to) => pressureSpells(run, from, to),
+  why: (run, _file, query) => why(run, query),
+};

@@ -1,0 +1,119 @@
+/**
+ * Keeps the steps of a run file up to date: after each tick while it is recorded, or once over an old one. The reading
+ * thread looks, this writes.
+ */
+import type { StepSettings, StepSource } from './api-steps.ts';
+import { EngineError } from './errors.ts';
+import type { ReaderCalls } from './reader.ts';
+import type { FoundSteps, StepsFound } from './step-scan.ts';
+import { defaultSettings, fixedSteps, type FoundStep } from './steps.ts';
+import type { RunStore } from './store.ts';
+
+/** The task under which a run's own scan goes on. */
+const OWN = 'own';
+
+export type Settings = Record<StepSource, StepSettings>;
+
+/** What each source is found by: what was chosen for this run, otherwise the defaults. */
+export async function settingsOf(reader: ReaderCalls, file: string, intervalMs: number): Promise<Settings> {
+  const sets = await reader.stepSets(file);
+  const of = (source: StepSource) =>
+    sets.find((s) => s.source === source)?.settings ?? defaultSettings(intervalMs);
+  return { mark: of('mark'), idle: of('idle'), sleep: of('sleep'), fixed: of('fixed') };
+}
+
+export class StepKeeper {
+  private readonly store: RunStore;
+  private readonly reader: ReaderCalls;
+  private readonly stepped: () => void;
+  private readonly onFault: (error: unknown) => void;
+  private work: Promise<void> | null = null;
+  private again = false;
+  /** Final steps that the file has of what this scan found. */
+  private known = { idle: 0, sleep: 0 };
+  private settings: Settings | null = null;
+
+  constructor(store: RunStore, reader: ReaderCalls, stepped: () => void, onFault: (error: unknown) => void) {
+    this.store = store;
+    this.reader = reader;
+    this.stepped = stepped;
+    this.onFault = onFault;
+  }
+
+  /** Goes on behind. */
+  ticked(): void {
+    if (this.work) {
+      this.again = true;
+      return;
+    }
+    this.work = this.catchUp(false)
+      .catch((error: unknown) => {
+        // a reading thread that died is started again at the next call
+        if (!(error instanceof EngineError && error.kind === 'engine-gone')) this.onFault(error);
+      })
+      .finally(() => {
+        this.work = null;
+        if (this.again) {
+          this.again = false;
+          this.ticked();
+        }
+      });
+  }
+
+  /** Settings were changed: all is found anew with the next tick. */
+  restart(): void {
+    this.settings = null;
+    this.known = { idle: 0, sleep: 0 };
+  }
+
+  /** To the end of a run that is over. */
+  async finish(progress: (done: number, total: number) => void = () => undefined): Promise<void> {
+    this.again = false;
+    await this.work;
+    await this.catchUp(true, progress);
+  }
+
+  private async catchUp(ended: boolean, progress?: (done: number, total: number) => void): Promise<void> {
+    const { file, meta } = this.store;
+    this.settings ??= await settingsOf(this.reader, file, meta.intervalMs);
+    const { settings } = this;
+    for (let more = true; more;) {
+      const result = await this.reader.scanSteps(file, OWN, { settings, known: this.known, ended });
+      // restarted meanwhile: what was found is of other settings
+      if (this.settings !== settings || this.store.closed) return;
+      this.write(result, settings);
+      // spells come after the steps, which are asked for first; both count in what is said
+      progress?.(result.slot, 2 * result.slots);
+      more = result.slot < result.slots;
+    }
+    for (let more = true; more;) {
+      const { slot, slots, at, spells } = await this.reader.scanPressure(file, ended);
+      if (this.store.closed) return;
+      this.store.steps.writeSpells(spells, at ?? meta.startedAt);
+      progress?.(slots + slot, 2 * slots);
+      more = slot < slots;
+    }
+  }
+
+  private write(result: StepsFound, settings: Settings): void {
+    const until = result.at ?? this.store.meta.startedAt;
+    let changed = false;
+    for (const source of ['idle', 'sleep'] as const) {
+      const { first, final, pending }: FoundSteps = result[source];
+      const steps = [...final, ...pending];
+      changed = this.store.steps.writeFound(source, settings[source], until, first, steps) || changed;
+      this.known[source] = first + final.length;
+    }
+    changed = this.writeFixed(settings.fixed, until, result.at) || changed;
+    if (changed) this.stepped();
+  }
+
+  private writeFixed(settings: StepSettings, until: number, at: number | null): boolean {
+    const begin = this.store.firstTickAt();
+    const all: FoundStep[] =
+      begin === null || at === null ? [] : fixedSteps(begin, at, settings.everySeconds);
+    // only the last one can be another
+    const first = Math.max(0, Math.min(all.length, this.store.steps.count('fixed')) - 1);
+    return this.store.steps.writeFound('fixed', settings, until, first, all.slice(first));
+  }
+}

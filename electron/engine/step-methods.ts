@@ -1,0 +1,313 @@
+/**
+ * The contract's calls about steps: finding them anew, choosing, marking, their scalars. engine.ts puts them among the
+ * others.
+ */
+import type { Events, Implementation } from './api.ts';
+import type { FindStepsQuery, MarkInput, StepMethods, StepSet, StepSource } from './api-steps.ts';
+import { EngineError } from './errors.ts';
+import { checkQuery, number, text } from './input.ts';
+import { checkedMark, checkedSettings, stepKindOf, stepSourceOf } from './input-steps.ts';
+import type { StoredRun } from './library.ts';
+import type { ReaderCalls } from './reader.ts';
+import { settingsOf, StepKeeper } from './step-keeper.ts';
+import { stepOf, storedOf } from './step-reads.ts';
+import type { PackedScalars } from './step-store.ts';
+import { fixedSteps, suggestions, type FoundStep } from './steps.ts';
+import type { RunStore } from './store.ts';
+
+export interface StepSurroundings {
+  reader: ReaderCalls;
+  /** Throws `not-found`. */
+  runOf: (id: unknown) => StoredRun;
+  runs: () => StoredRun[];
+  readyToRead: (run: StoredRun) => Promise<void>;
+  /** Of a run that is being recorded, or opened for this; closed again after it. */
+  withStore: <T>(run: StoredRun, act: (store: RunStore) => T | Promise<T>) => Promise<T>;
+  /** Of a run that is being recorded: found anew with other settings. */
+  restartSteps: (run: StoredRun) => void;
+  now: () => number;
+  emit: <E extends keyof Events>(event: E, data: Events[E]) => void;
+  report: (sentence: string) => void;
+}
+
+/** A page is told of progress this often. */
+const PROGRESS_MS = 250;
+/** Opening a short old run finds its steps before it answers. */
+const PATIENCE_MS = 500;
+/** Marks may come from a machine whose clock is ahead by so much. */
+const AHEAD_MS = 5000;
+
+const nothing = () => undefined;
+
+export interface StepWork {
+  methods: { [M in keyof StepMethods]: Implementation[M] };
+  /** Steps of a run that is being recorded are others. */
+  stepped(run: string): void;
+  /** What goes on behind is over, or given up. */
+  close(): Promise<void>;
+}
+
+export function createStepMethods(around: StepSurroundings): StepWork {
+  const { reader, runOf, readyToRead, withStore, emit } = around;
+  /** Old runs whose steps are being found. */
+  const catching = new Map<string, Promise<void>>();
+  /** Runs whose scalars are being computed. */
+  const filling = new Map<string, Promise<void>>();
+  const timers = new Set<NodeJS.Timeout>();
+  let closed = false;
+
+  const teller = (task: string) => {
+    let last = 0;
+    return (done: number, total: number) => {
+      if (done < total && performance.now() - last < PROGRESS_MS) return;
+      last = performance.now();
+      emit('progress', { task, done, total });
+    };
+  };
+
+  /** Finds the steps of a run that is not being recorded and has none yet, or not to its end. */
+  const caughtUp = async (run: StoredRun): Promise<void> => {
+    if (run.state === 'recording') return;
+    let work = catching.get(run.id);
+    if (!work) {
+      work = (async () => {
+        const until = await reader.lookedUntil(run.file);
+        if (until !== null && until >= (run.ended ?? run.started)) return;
+        await withStore(run, (store) =>
+          new StepKeeper(store, reader, nothing, nothing).finish(teller(run.id)),
+        );
+        emit('stepped', { run: run.id });
+      })();
+      catching.set(run.id, work);
+      work.catch(() => catching.delete(run.id));
+    }
+    const slow = new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, PATIENCE_MS);
+      void work.finally(() => clearTimeout(timer)).then(resolve, resolve);
+    });
+    await slow;
+  };
+
+  const ready = async (id: unknown): Promise<StoredRun> => {
+    const run = runOf(id);
+    await readyToRead(run);
+    await caughtUp(run);
+    return run;
+  };
+
+  /** A step's numbers are final when everybody has answered after its end, or could have. */
+  const settledBefore = (run: StoredRun, store: { timeoutMs: number; intervalMs: number }) =>
+    run.state === 'recording' ? around.now() - store.timeoutMs - 2 * store.intervalMs : Infinity;
+
+  /** Computes and keeps what is missing, newest first. One at a time a run. */
+  const fill = (run: StoredRun, source: StepSource, signal?: AbortSignal): Promise<void> => {
+    const key = `${run.id} ${source}`;
+    let work = filling.get(key);
+    work ??= fillNow(run, source, signal).finally(() => filling.delete(key));
+    filling.set(key, work);
+    return work;
+  };
+  const fillNow = async (run: StoredRun, source: StepSource, signal?: AbortSignal): Promise<void> => {
+    const missing = await reader.missingScalars(run.file, source, signal);
+    if (missing.length === 0) return;
+    const { steps } = await reader.steps(run.file, source, signal);
+    const tell = teller(run.id);
+    const told = missing.length > 1;
+    let done = 0;
+    await withStore(run, async (store) => {
+      const settled = settledBefore(run, store.meta);
+      let packed: PackedScalars[] = [];
+      for (const step of missing) {
+        if (closed || store.closed) break;
+        done++;
+        if (step.ended === null || step.ended > settled) continue;
+        const before = steps[step.n - 1];
+        const computed = await reader.computeScalars(
+          run.file,
+          step,
+          before ? storedOf(before) : null,
+          signal,
+        );
+        // a worker that is lost may answer again while the run goes on
+        if (!computed.lost || run.state !== 'recording') packed.push(computed);
+        if (packed.length >= 8 && !store.closed) {
+          store.steps.writeScalars(source, packed);
+          packed = [];
+        }
+        if (told) tell(Math.min(done, missing.length - 1), missing.length);
+      }
+      if (!store.closed) store.steps.writeScalars(source, packed);
+    });
+    if (told) tell(missing.length, missing.length);
+  };
+  const fillBehind = (run: StoredRun, source: StepSource) => {
+    fill(run, source).catch((error: unknown) => {
+      // what is read next says it to somebody who asked
+      if (!(error instanceof EngineError)) around.report(String(error));
+    });
+  };
+
+  const find = async (
+    query: FindStepsQuery,
+    signal?: AbortSignal,
+  ): Promise<{ run: StoredRun; found: FoundStep[]; set: StepSet }> => {
+    const run = runOf(query.run);
+    const source = stepSourceOf(query.source);
+    const settings = checkedSettings(query.settings, run.interval_ms);
+    if (source === 'mark')
+      throw new EngineError('bad-input', 'Marked steps are not looked for: somebody marks them.');
+    const task = text(query.task, 'The name of the task');
+    await readyToRead(run);
+    const found =
+      source === 'fixed'
+        ? await findFixed(run, settings.everySeconds)
+        : await findByWork(run, source, settings, task, signal);
+    const hints = source === 'idle' ? suggestions(found) : found.map(() => null);
+    const steps = found.map((s, n) =>
+      stepOf({ n, number: n, kind: 'train', began: s.from, ended: s.to }, hints[n]),
+    );
+    return { run, found, set: { source, settings, steps } };
+  };
+  const findFixed = async (run: StoredRun, everySeconds: number) => {
+    const { firstAt, lastAt } = await reader.contents(run.file);
+    return firstAt === null || lastAt === null ? [] : fixedSteps(firstAt, lastAt, everySeconds);
+  };
+  const findByWork = async (
+    run: StoredRun,
+    source: 'idle' | 'sleep',
+    settings: StepSet['settings'],
+    task: string,
+    signal?: AbortSignal,
+  ) => {
+    const query = {
+      settings: { idle: settings, sleep: settings },
+      known: { idle: 0, sleep: 0 },
+      ended: run.state !== 'recording',
+    };
+    const tell = teller(task);
+    try {
+      for (;;) {
+        const result = await reader.scanSteps(run.file, task, query, signal);
+        tell(result.slot, Math.max(result.slots, result.slot));
+        if (result.slot >= result.slots) return [...result[source].final, ...result[source].pending];
+        if (signal?.aborted || closed) throw new EngineError('cancelled', 'Cancelled.');
+      }
+    } finally {
+      await reader.forgetScan(run.file, task);
+    }
+  };
+
+  const markedRun = (wanted: string | null): StoredRun => {
+    const recording = around.runs().filter((r) => r.state === 'recording');
+    const named =
+      wanted === null
+        ? recording
+        : recording.filter((r) => [r.id, r.name, r.cluster, r.cluster_name].includes(wanted));
+    const [run] = named;
+    if (!run)
+      throw new EngineError(
+        'not-found',
+        wanted === null
+          ? 'No run is being recorded that could be marked. Start a recording first.'
+          : `No run is being recorded that is called "${wanted}".${recording.length > 0 ? ` There is ${recording.map((r) => `"${r.name}"`).join(', ')}.` : ''}`,
+      );
+    if (named.length > 1)
+      throw new EngineError(
+        'bad-input',
+        `${named.length} runs are being recorded: ${named.map((r) => `"${r.cluster_name}"`).join(', ')}. Say which by the name of its cluster (run).`,
+      );
+    return run;
+  };
+
+  return {
+    methods: {
+      steps: async (id, source, signal) =>
+        reader.steps((await ready(id)).file, source === null ? null : stepSourceOf(source), signal),
+      previewSteps: async (query, signal) => (await find(query, signal)).set,
+      findSteps: async (query, signal) => {
+        const { run, found, set } = await find(query, signal);
+        await withStore(run, (store) =>
+          store.steps.replace(set.source, set.settings, store.lastTick()?.at ?? run.started, found),
+        );
+        if (run.state === 'recording') around.restartSteps(run);
+        emit('stepped', { run: run.id });
+        return reader.steps(run.file, set.source, signal);
+      },
+      chooseSteps: async (id, source, signal) => {
+        const run = await ready(id);
+        const wanted = source === null ? null : stepSourceOf(source);
+        await withStore(run, (store) => store.steps.choose(wanted));
+        emit('stepped', { run: run.id });
+        return reader.steps(run.file, null, signal);
+      },
+      setStepKind: async (id, source, n, kind) => {
+        const run = await ready(id);
+        const wanted = stepSourceOf(source);
+        await withStore(run, (store) => store.steps.setKind(wanted, number(n, 'n'), stepKindOf(kind)));
+        emit('stepped', { run: run.id });
+        const { steps } = await reader.steps(run.file, wanted);
+        return steps[n]!;
+      },
+      mark: async (input: MarkInput) => {
+        const now = around.now();
+        const { run: wanted, ...mark } = checkedMark(input, now);
+        const run = markedRun(wanted);
+        if (mark.at > now + AHEAD_MS)
+          throw new EngineError(
+            'bad-input',
+            `${new Date(mark.at).toISOString()} lies in the future. Is the clock right there?`,
+          );
+        if (mark.at < run.started)
+          throw new EngineError(
+            'bad-input',
+            `${new Date(mark.at).toISOString()} lies before this run began (${new Date(run.started).toISOString()}).`,
+          );
+        const settings = await settingsOf(reader, run.file, run.interval_ms);
+        const { step, changed } = await withStore(run, (store) => store.steps.mark(mark, settings.mark));
+        if (changed) emit('stepped', { run: run.id });
+        return { run: run.id, step: stepOf(step), changed };
+      },
+      scalars: async (query, signal) => {
+        checkQuery({ ...query, from: 0, to: 1 });
+        const run = await ready(query.run);
+        const source = query.source === null ? null : stepSourceOf(query.source);
+        const { source: current, steps } = await reader.steps(run.file, source, signal);
+        if (query.quick !== true) await fill(run, current, signal);
+        else fillBehind(run, current);
+        // the last ones of a run that goes on are not kept yet
+        const fresh =
+          run.state === 'recording' || steps.at(-1)?.to === null ? steps.slice(-2).map((s) => s.n) : [];
+        return reader.scalars(run.file, { ...query, source: current }, fresh, signal);
+      },
+      stragglers: async ({ run: id, from, to }, signal) =>
+        reader.stragglers((await ready(id)).file, number(from, 'from'), number(to, 'to'), signal),
+      pressure: async ({ run: id, from, to }, signal) =>
+        reader.pressure((await ready(id)).file, number(from, 'from'), number(to, 'to'), signal),
+      why: async (query, signal) => {
+        checkQuery({ ...query, metrics: [query.metric] });
+        return reader.why((await ready(query.run)).file, query, signal);
+      },
+    },
+    stepped: (id) => {
+      emit('stepped', { run: id });
+      const run = runOf(id);
+      // once everybody could have answered, their numbers are computed and kept
+      const timer = setTimeout(
+        () => {
+          timers.delete(timer);
+          void reader
+            .steps(run.file, null)
+            .then(({ source }) => fillBehind(run, source))
+            .catch(() => undefined);
+        },
+        4 * run.interval_ms + 6000,
+      );
+      timers.add(timer);
+    },
+    close: async () => {
+      closed = true;
+      for (const timer of timers) clearTimeout(timer);
+      await Promise.allSettled([...catching.values(), ...filling.values()]);
+    },
+  };
+}

@@ -1,0 +1,353 @@
+/**
+ * Steps by way of the engine: runs from before there were steps, other settings with a preview, kinds, the choice of a
+ * source, scalars that are kept and those that are not yet, why a number is what it is.
+ */
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { Steps, WhyQuery } from '../electron/engine/api.ts';
+import { Library } from '../electron/engine/library.ts';
+import { engineFor, folderFor, until, type OnEnd } from './engines.ts';
+import { writeRecording } from './recordings.ts';
+import { START } from './run-files.ts';
+
+let recorded: Buffer;
+beforeAll(() => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'vllm-scope-test-'));
+  const file = path.join(folder, 'rollouts.sqlite');
+  writeRecording('rollouts', file);
+  recorded = fs.readFileSync(file);
+  fs.rmSync(folder, { recursive: true });
+});
+
+/** A data folder with one ended run: the recording of two real servers under seven steps. */
+function folderWith(
+  onEnd: OnEnd,
+  spoil: (db: Database.Database) => void = () => undefined,
+): { folder: string; file: string } {
+  const folder = folderFor(onEnd);
+  fs.mkdirSync(path.join(folder, 'runs'));
+  const file = path.join(folder, 'runs/old.sqlite');
+  fs.writeFileSync(file, recorded);
+  const db = new Database(file);
+  spoil(db);
+  const ended = db.prepare('SELECT max(at) FROM tick').pluck().get() as number;
+  db.close();
+  const library = new Library(folder);
+  library.putRun({
+    ...{ id: 'old', file, name: 'old', cluster: 'c', cluster_name: 'c', state: 'ended', started: START },
+    ...{ ended, interval_ms: 1000, endpoints: 2, workers: 2, ticks: 300, bytes: 0, generation_tokens: 0 },
+  });
+  library.close();
+  return { folder, file };
+}
+
+/** As the first versions wrote it: without any of the tables of steps. */
+function asVersion1(db: Database.Database): void {
+  db.pragma('foreign_keys = OFF');
+  for (const table of [
+    'step',
+    'step_set',
+    'scalar',
+    'worker_scalar',
+    'histogram',
+    'bucket',
+    'bucket_state',
+    'pressure',
+  ])
+    db.exec(`DROP TABLE ${table}`);
+  db.exec(
+    "ALTER TABLE endpoint DROP COLUMN labels; DELETE FROM meta WHERE key IN ('scalars', 'pressureUntil', 'steps')",
+  );
+  db.pragma('user_version = 1');
+}
+
+/** Once they are found. */
+async function found(steps: () => Promise<Steps>): Promise<Steps> {
+  await until(async () => (await steps()).counts.idle !== null);
+  return steps();
+}
+
+describe('an old run', () => {
+  it('from before there were steps opens, and has them', async ({ onTestFinished }) => {
+    const { folder } = folderWith(onTestFinished, asVersion1);
+    const { methods } = await engineFor(onTestFinished, { dataFolder: folder });
+    const steps = await found(() => methods.steps('old', null));
+    expect(steps).toMatchObject({ source: 'idle', chosen: false, counts: { mark: 0, idle: 7 } });
+    const ask = () => methods.pressure({ run: 'old', from: START, to: START + 400_000 });
+    await until(async () => (await ask()).length > 0);
+    const spells = await ask();
+    // both servers had 6,144 tokens of cache and were full in every long step
+    expect(new Set(spells.map((s) => s.w))).toEqual(new Set([0, 1]));
+    expect(spells.every((s) => s.preemptions > 0 || s.waiting > 0)).toBe(true);
+  });
+
+  it('a preview stores nothing; other settings do, and kinds stay where steps do', async ({
+    onTestFinished,
+  }) => {
+    const { folder } = folderWith(onTestFinished);
+    const engine = await engineFor(onTestFinished, { dataFolder: folder });
+    const { methods } = engine;
+    await found(() => methods.steps('old', null));
+    const told: number[] = [];
+    engine.engine.on('progress', ({ task, done, total }) => task === 'look' && told.push(done / total));
+    const query = {
+      run: 'old',
+      source: 'idle' as const,
+      settings: { minIdleSeconds: 5, minStepSeconds: 2, everySeconds: 60 },
+      task: 'look',
+    };
+    const preview = await methods.previewSteps(query);
+    // the break before step 3 is 4 s long
+    expect(preview.steps).toHaveLength(6);
+    expect(told.at(-1)).toBe(1);
+    expect((await methods.steps('old', null)).steps).toHaveLength(7);
+
+    await methods.setStepKind('old', 'idle', 0, 'other');
+    await methods.setStepKind('old', 'idle', 2, 'eval');
+    const stored = await methods.findSteps(query);
+    expect(stored.settings.minIdleSeconds).toBe(5);
+    expect(stored.steps.map((s) => s.kind)).toEqual(['other', 'train', 'train', 'train', 'train', 'train']);
+    expect((await methods.steps('old', 'idle')).steps).toEqual(stored.steps);
+  });
+
+  it('a source can be chosen, and left to the engine again', async ({ onTestFinished }) => {
+    const { folder } = folderWith(onTestFinished);
+    const { methods } = await engineFor(onTestFinished, { dataFolder: folder });
+    await found(() => methods.steps('old', null));
+    expect(await methods.chooseSteps('old', 'fixed')).toMatchObject({ source: 'fixed', chosen: true });
+    // 339 s: five whole minutes and a last one that was cut off
+    expect((await methods.steps('old', null)).steps.map((s) => s.to === null)).toEqual([
+      false,
+      false,
+      false,
+      false,
+      false,
+      true,
+    ]);
+    expect(await methods.chooseSteps('old', null)).toMatchObject({ source: 'idle', chosen: false });
+  });
+
+  it('cancelling a look stops it', async ({ onTestFinished }) => {
+    const { folder } = folderWith(onTestFinished);
+    const { methods } = await engineFor(onTestFinished, { dataFolder: folder });
+    const control = new AbortController();
+    control.abort();
+    const query = {
+      run: 'old',
+      source: 'idle' as const,
+      settings: { minIdleSeconds: 3, minStepSeconds: 2, everySeconds: 60 },
+      task: 'x',
+    };
+    await expect(methods.previewSteps(query, control.signal)).rejects.toMatchObject({ kind: 'cancelled' });
+  });
+
+  it.each([
+    [{ minIdleSeconds: 0.1 }, /shortest break/],
+    [{ minIdleSeconds: NaN }, /shortest break/],
+    [{ minStepSeconds: -1 }, /shortest step/],
+    [{ everySeconds: 1e9 }, /length of a step/],
+  ])('settings that make no sense are refused: %o', async (wrong, sentence) => {
+    const ends: (() => void | Promise<void>)[] = [];
+    const { folder } = folderWith((end) => ends.push(end));
+    const { methods } = await engineFor((end) => ends.push(end), { dataFolder: folder });
+    const settings = { minIdleSeconds: 3, minStepSeconds: 2, everySeconds: 60, ...wrong };
+    await expect(
+      methods.previewSteps({ run: 'old', source: 'idle', settings, task: 'x' }),
+    ).rejects.toMatchObject({
+      kind: 'bad-input',
+      message: expect.stringMatching(sentence) as string,
+    });
+    for (const end of ends.reverse()) await end();
+  });
+});
+
+describe('scalars', () => {
+  it('are those of statistics, kept, and given without being computed again', async ({ onTestFinished }) => {
+    const { folder, file } = folderWith(onTestFinished);
+    const { methods } = await engineFor(onTestFinished, { dataFolder: folder });
+    const { steps } = await found(() => methods.steps('old', null));
+    const { metrics: all } = await methods.getRun('old');
+    expect(all).toContain('ttft');
+    const query = { run: 'old', source: null, metrics: all, workers: [1], quick: false };
+    const scalars = await methods.scalars(query);
+    expect(scalars.missing).toBe(0);
+    for (const [i, step] of steps.entries()) {
+      const exact = await methods.statistics({
+        run: 'old',
+        metrics: all,
+        from: step.from,
+        to: step.to!,
+        previous: i > 0 ? { from: steps[i - 1]!.from, to: steps[i - 1]!.to! } : null,
+      });
+      for (const s of exact) {
+        const series = scalars.series.find((x) => x.metric === s.metric)!;
+        const value = (x: number | null) => x ?? NaN;
+        for (const key of ['mean', 'min', 'max', 'p50', 'p95', 'sum', 'n'] as const) {
+          expect(series.samples[key][i]).toBe(value(s.samples[key]));
+          expect(series.workers[key][i]).toBe(value(s.workers[key]));
+          if (key !== 'n') expect(series.each[0]![key][i]).toBe(value(s.each[1]![key]));
+        }
+        expect(series.pooled[i]).toBe(value(s.pooled));
+        expect(series.coverage[i]).toBe(value(s.coverage));
+        expect(series.lowerBound[i]).toBe(Number(s.lowerBound));
+      }
+    }
+    const db = new Database(file);
+    expect(db.prepare("SELECT count(*) FROM scalar WHERE source = 'idle'").pluck().get()).toBe(7);
+    // what is kept is what is given
+    db.exec('UPDATE scalar SET fleet = zeroblob(length(fleet)) WHERE n = 3');
+    db.close();
+    const again = await methods.scalars(query);
+    expect(again.series[0]!.samples.mean[3]).toBe(0);
+    expect(again.series[0]!.samples.mean[2]).toBe(scalars.series[0]!.samples.mean[2]);
+  });
+
+  it('quick: at once, and the rest behind', async ({ onTestFinished }) => {
+    const { folder } = folderWith(onTestFinished);
+    const engine = await engineFor(onTestFinished, { dataFolder: folder });
+    const { methods } = engine;
+    await found(() => methods.steps('old', null));
+    const told: [number, number][] = [];
+    engine.engine.on('progress', ({ task, done, total }) => task === 'old' && told.push([done, total]));
+    const query = { run: 'old', source: null, metrics: ['running'], workers: [], quick: true };
+    const first = await methods.scalars(query);
+    expect(first.missing).toBe(7);
+    expect([...first.series[0]!.samples.mean].every(Number.isNaN)).toBe(true);
+    await until(() => told.some(([done, total]) => done === total));
+    expect((await methods.scalars(query)).missing).toBe(0);
+  });
+});
+
+describe('why', () => {
+  const sqlite3 = (() => {
+    try {
+      return execFileSync('sqlite3', ['--version'], {
+        encoding: 'utf8',
+        stdio: ['ignore', 'pipe', 'ignore'],
+      });
+    } catch {
+      return null;
+    }
+  })();
+
+  /** Every number that can be asked about in a step: its SQL gives it, also in an older sqlite3 than ours. */
+  it.skipIf(sqlite3 === null)(
+    'the SQL of every number runs as it stands, and gives that number',
+    async ({ onTestFinished }) => {
+      const { folder, file } = folderWith(onTestFinished);
+      const { methods } = await engineFor(onTestFinished, { dataFolder: folder });
+      const { steps } = await found(() => methods.steps('old', null));
+      const asked: { what: string; value: number | null; sql: string }[] = [];
+      for (const n of [0, 4])
+        for (const metric of [
+          'running',
+          'kv_cache_usage',
+          'generation_tokens',
+          'prefix_cache_hit_rate',
+          'ttft',
+        ])
+          for (const [population, w] of [
+            ['samples', null],
+            ['workers', null],
+            ['time', 1],
+            ['pooled', null],
+          ] as const)
+            for (const statistic of ['mean', 'min', 'max', 'p50', 'p95', 'sum', 'pooled'] as const) {
+              if ((population === 'pooled') !== (statistic === 'pooled')) continue;
+              const { from, to } = steps[n]!;
+              const step = { source: 'idle' as const, n };
+              const query: WhyQuery = { run: 'old', metric, from, to: to!, step, statistic, population, w };
+              const what = `step ${n}, ${metric}, ${statistic} over ${population}`;
+              const why = await methods.why(query).catch((error: { kind: string }) => {
+                // what makes no sense: the sum of levels, parts of what has none
+                expect(error.kind, what).toBe('bad-input');
+                return null;
+              });
+              if (why) asked.push({ what, value: why.value, sql: why.sql });
+            }
+      const out = execFileSync('sqlite3', ['-readonly', '-nullvalue', 'nothing', file], {
+        input: asked.map((a) => a.sql).join('\n'),
+        encoding: 'utf8',
+      });
+      const lines = out.trim().split('\n');
+      expect(lines).toHaveLength(asked.length);
+      for (const [i, { what, value }] of asked.entries())
+        if (value === null) expect(lines[i], what).toBe('nothing');
+        else
+          expect(Math.abs(Number(lines[i]) - value), what).toBeLessThanOrEqual(
+            1e-9 * Math.max(1, Math.abs(value)),
+          );
+      expect(asked.length).toBeGreaterThan(100);
+    },
+  );
+
+  it('says what was counted, from where to where, and whether it may be believed', async ({
+    onTestFinished,
+  }) => {
+    const { folder } = folderWith(onTestFinished);
+    const { methods } = await engineFor(onTestFinished, { dataFolder: folder });
+    const { steps } = await found(() => methods.steps('old', null));
+    const ask = (n: number, metric: string, more: Partial<WhyQuery>) =>
+      methods.why({
+        run: 'old',
+        metric,
+        from: steps[n]!.from,
+        to: steps[n]!.to!,
+        step: { source: 'idle', n },
+        statistic: 'pooled',
+        population: 'pooled',
+        w: null,
+        ...more,
+      });
+
+    // the counters of the recordings' README: step 5
+    const hits = await ask(5, 'prefix_cache_hit_rate', {});
+    expect(hits.value).toBeCloseTo((42624 + 44544) / (52728 + 55432), 12);
+    expect(hits.sentence).toBe(
+      'Of 108,160 prompt tokens looked up in this step, 87,168 were in the prefix cache.',
+    );
+    expect(hits.verdict.sign).toBe('complete');
+    expect(hits.workers.map((w) => w.columns.map((c) => c.delta))).toEqual([
+      [42624, 52728],
+      [44544, 55432],
+    ]);
+    for (const { columns } of hits.workers)
+      for (const c of columns) expect(c.end!.value - c.start!.value).toBe(c.delta);
+    expect(hits.readings.find((r) => r.own)?.value).toBe(hits.value);
+
+    // the step in which a server was killed
+    const killed = await ask(4, 'generation_tokens', { statistic: 'sum', population: 'samples' });
+    expect(killed.verdict).toMatchObject({
+      sign: 'lower-bound',
+      sentence: expect.stringContaining('w1 restarted') as string,
+    });
+    expect(killed.missing.length).toBeGreaterThan(0);
+
+    await expect(ask(5, 'running', {})).rejects.toMatchObject({ kind: 'bad-input' });
+    await expect(ask(5, 'no_such', {})).rejects.toMatchObject({ kind: 'not-found' });
+  });
+
+  it('other readings of the worked example are those that their makers would give', async ({
+    onTestFinished,
+  }) => {
+    const { folder } = folderWith(onTestFinished);
+    const { methods } = await engineFor(onTestFinished, { dataFolder: folder });
+    const { steps } = await found(() => methods.steps('old', null));
+    const why = await methods.why({
+      run: 'old',
+      metric: 'generation_tokens',
+      from: steps[4]!.from,
+      to: steps[4]!.to!,
+      step: null,
+      statistic: 'sum',
+      population: 'samples',
+      w: null,
+    });
+    // w0 counted on (recordings' README), w1 fell: the cluster's difference is negative, and means nothing
+    expect(why.readings.find((r) => r.name === 'Last minus first')!.value).toBeNull();
+  });
+});
