@@ -54,8 +54,10 @@ export function placesOf({ figure, axis, width, height }: Drawing): Places {
   const left = px('ygutter');
   const right = width - px('endgutter');
   const { steps } = figure;
-  const first = left + 12;
-  const span = Math.max(1, right - first - 6);
+  // the dots of the outermost steps must not reach into axis and labels
+  const room = spread(figure) / 2 + 4;
+  const first = left + Math.max(12, room);
+  const span = Math.max(1, right - first - Math.max(6, room));
   const begin = steps[0]?.from ?? 0;
   const time = Math.max(1, (steps.at(-1)?.from ?? 0) - begin);
   const x = Float64Array.from(steps, (s, i) =>
@@ -80,6 +82,9 @@ export function nearest(x: Float64Array, at: number): number {
 
 /** More steps than there are pixels for their markers. */
 const isDense = (p: Places) => p.apart < 2;
+
+/** Over how many pixels the workers' dots stand beside a step, where there is room. */
+const spread = ({ dots }: ScalarFigure) => (dots.length > 1 ? 8 + dots.length * 2 : 0);
 
 /** Half the width of a step's column: of the tint over the selected one, of a hatch. */
 export const half = (p: Places) => Math.min(9, Math.max(2, p.apart * 0.45));
@@ -138,7 +143,7 @@ function drawTimes(c: Context, steps: readonly Step[], p: Places, y: number) {
 /** Beside the step, in the order of the workers, so that equal values do not hide each other. */
 function drawDots(c: Context, { figure, paint }: Drawing, p: Places) {
   const { dots } = figure;
-  const wide = Math.min(8 + dots.length * 2, p.apart * 0.8);
+  const wide = Math.min(spread(figure), p.apart * 0.8);
   const r = p.apart > 8 ? 2.2 : 1;
   dots.forEach(({ w, values }, n) => {
     const { token, faint } = paint(w);

@@ -35,14 +35,8 @@ export function subjectOf(
     info?.title ?? query.metric,
     ...(query.statistic === 'pooled' ? [] : [query.statistic]),
     ...(query.w === null ? [] : [plain(workerName(run, query.w))]),
-    step ? stepName(step) : 'in view',
+    ...(step ? [stepName(step)] : []),
   ].join(', ');
-}
-
-/** Of the number asked about: what a counter counted, or what its workers did, is no longer a second. */
-export function unitOf(why: Why, { statistic, population }: WhyQuery, info: MetricInfo | undefined): string {
-  const counted = info?.kind === 'counter' && (statistic === 'sum' || population === 'workers');
-  return counted ? why.unit.replace(/^1\/s$/, 'count').replace(/\/s$/, '') : why.unit;
 }
 
 export function numberOf(unit: string, v: number | null, atLeast: boolean): string {

@@ -90,3 +90,50 @@ export function mainWhy(run: string, info: MetricInfo, { from, to }: Span): WhyQ
     w: null,
   };
 }
+
+/**
+ * Why a vital number of the strip is what it is, by its title; null: it says who answers, or nothing is read yet. Live:
+ * levels of the newest tick (`now`, epoch ms), counters over `recent`. Past: over what is in view.
+ */
+export function whyOfVital(view: RunView, title: string, now: number | null): WhyQuery | null {
+  const metric = vitalMetrics[title];
+  if (metric === undefined) return null;
+  const past = !view.recording;
+  const of = (
+    span: Span | null,
+    statistic: WhyQuery['statistic'],
+    population: WhyQuery['population'],
+  ): WhyQuery | null =>
+    span && {
+      run: view.run.id,
+      metric,
+      from: span.from,
+      to: span.to,
+      step: null,
+      statistic,
+      population,
+      w: null,
+    };
+  const over = past ? view.figures.inView.found : view.figures.recent.found;
+  switch (title) {
+    case 'Hit rate':
+      return of(over, 'pooled', 'pooled');
+    case 'Generation':
+    case 'Preemptions':
+      return of(over, 'sum', 'samples');
+    default: {
+      const tick = now === null ? null : { from: now, to: now + view.run.intervalSeconds * 1000 - 1 };
+      if (title === 'KV cache') return of(past ? over : tick, 'max', 'samples');
+      return past ? of(over, 'mean', 'samples') : of(tick, 'sum', 'workers');
+    }
+  }
+}
+
+const vitalMetrics: Record<string, string> = {
+  Running: 'running',
+  Waiting: 'waiting',
+  'KV cache': 'kv_cache_usage',
+  'Hit rate': 'prefix_cache_hit_rate',
+  Generation: 'generation_tokens',
+  Preemptions: 'preemptions',
+};

@@ -71,6 +71,26 @@ export async function walkByKeyboard(
   await keyboard.press('0');
   await expect(button('Whole run')).toHaveAttribute('aria-pressed', 'true');
 
+  // numbers per step, why one of them is what it is, workers
+  await keyboard.press('2');
+  await expect(page.getByText(/^Step duration/)).toBeVisible();
+  await expect(
+    page
+      .getByRole('complementary')
+      .getByText(/^Step \d+/)
+      .first(),
+  ).toBeVisible({ timeout: 60_000 });
+  await look('scalars');
+  await keyboard.press('w');
+  await expect(page.getByText('May I believe it?')).toBeVisible();
+  await look('why');
+  await keyboard.press('Escape');
+  await expect(page.getByText('May I believe it?')).toBeHidden();
+  await keyboard.press('3');
+  await expect(page.getByRole('row', { name: /w7/ })).toBeVisible();
+  await look('workers');
+  await keyboard.press('1');
+
   // the list of panels
   await keyboard.press('p');
   const prompt = page.getByRole('checkbox', { name: /Prompt tokens/ });

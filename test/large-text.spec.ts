@@ -43,8 +43,9 @@ test('nothing is cut off at 200 %', async ({ page, serve, cluster }) => {
       [1100, 700],
     ] as const) {
       await page.setViewportSize({ width, height });
+      // what is drawn follows a new size a moment later
       await page.waitForTimeout(200);
-      expect(await cutOff(page, within), `${what} at ${width}`).toEqual([]);
+      await expect.poll(() => cutOff(page, within), { message: `${what} at ${width}` }).toEqual([]);
       await page.screenshot({ path: test.info().outputPath(`${what.replaceAll(' ', '-')}-${width}.png`) });
     }
   };
@@ -55,6 +56,12 @@ test('nothing is cut off at 200 %', async ({ page, serve, cluster }) => {
   await connected(page, page.url(), some(cluster, 0, 3), 'lab');
   await page.waitForTimeout(3000);
   await look('timelines', 'body');
+  await page.keyboard.press('2');
+  await expect(page.getByText(/^Step duration/)).toBeVisible();
+  await look('scalars', 'body');
+  await page.keyboard.press('3');
+  await expect(page.getByRole('grid', { name: 'Workers' })).toBeVisible();
+  await look('workers', 'body');
   await page.keyboard.press('4');
   await expect(page.getByText('Show in Timelines')).toBeVisible();
   await look('events', 'body');

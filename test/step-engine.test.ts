@@ -321,6 +321,10 @@ describe('why', () => {
 
     // the step in which a server was killed
     const killed = await ask(4, 'generation_tokens', { statistic: 'sum', population: 'samples' });
+    expect(killed.unit).toBe('tokens');
+    expect((await ask(4, 'generation_tokens', { statistic: 'p95', population: 'samples' })).unit).toBe(
+      'tokens/s',
+    );
     expect(killed.verdict).toMatchObject({
       sign: 'lower-bound',
       sentence: expect.stringContaining('w1 restarted') as string,

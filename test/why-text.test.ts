@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Run, Step, Why, WhyQuery } from '../electron/engine/api.ts';
 import { findMetric } from '../electron/engine/catalogue.ts';
 import { thin } from '../renderer/format.ts';
-import { asText, difference, exact, isBound, numberOf, subjectOf, unitOf } from '../renderer/why-text.ts';
+import { asText, difference, exact, isBound, numberOf, subjectOf } from '../renderer/why-text.ts';
 
 const query: WhyQuery = {
   run: 'r',
@@ -68,20 +68,13 @@ test('other readings differ in points or percent', () => {
 test('what the number is of', () => {
   const info = findMetric('prefix_cache_hit_rate')!;
   expect(subjectOf(query, info, step, run)).toBe('Prefix hit rate, step 5');
-  expect(subjectOf({ ...query, statistic: 'p95', w: 0 }, info, null, run)).toBe(
-    'Prefix hit rate, p95, w0, in view',
-  );
+  expect(subjectOf({ ...query, statistic: 'p95', w: 0 }, info, null, run)).toBe('Prefix hit rate, p95, w0');
 });
 
-test('a sum is no rate, and at least what was seen where something was lost', () => {
-  const counter = findMetric('generation_tokens')!;
-  const sum: WhyQuery = { ...query, metric: counter.id, statistic: 'sum', population: 'samples' };
-  const of = { ...why, unit: 'tokens/s' };
-  expect(unitOf(of, sum, counter)).toBe('tokens');
-  expect(unitOf(of, { ...sum, statistic: 'p95' }, counter)).toBe('tokens/s');
-  expect(unitOf({ ...why, unit: '1/s' }, sum, findMetric('preemptions'))).toBe('count');
+test('numbers with their unit, and at least what was seen where something was lost', () => {
+  const sum: WhyQuery = { ...query, metric: 'generation_tokens', statistic: 'sum', population: 'samples' };
   expect(numberOf('tokens/s', 1754, false)).toBe(`1,754${thin}tok/s`);
-  const lost: Why = { ...of, verdict: { sign: 'lower-bound', sentence: '' } };
+  const lost: Why = { ...why, verdict: { sign: 'lower-bound', sentence: '' } };
   expect(isBound(lost, sum)).toBe(true);
   expect(isBound(lost, { ...sum, statistic: 'p95' })).toBe(false);
   expect(numberOf('tokens', 1754, true)).toBe('≥ 1,754');

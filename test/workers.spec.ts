@@ -59,7 +59,7 @@ function samplesIn(folder: string) {
     .prepare(
       'SELECT k % 4096 AS w, at, running, kv_usage AS kv, generation_tokens AS tokens FROM sample ORDER BY k',
     )
-    .all() as { w: number; at: number; running: number; kv: number; tokens: number }[];
+    .all() as { w: number; at: number; running: number | null; kv: number; tokens: number }[];
   db.close();
   return Array.from({ length: 8 }, (_, w) => all.filter((s) => s.w === w));
 }
@@ -90,11 +90,17 @@ test('numbers are those of the raw rows; one sort for table and heat map, rememb
   await page.keyboard.press('Enter');
   await expect(header(page, 'Running')).toHaveAttribute('aria-sort', 'descending');
   const samples = samplesIn(folder);
-  const means = samples.map((list) => list.reduce((sum, s) => sum + s.running, 0) / list.length);
+  // the first body of a server lacks some families
+  const means = samples.map((list) => {
+    const there = list.flatMap(({ running }) => running ?? []);
+    return there.reduce((sum, v) => sum + v, 0) / there.length;
+  });
   const byMean = means.map((mean, w) => ({ mean, w })).sort((a, b) => b.mean - a.mean);
   await expect.poll(() => order(page)).toEqual(byMean.map(({ w }) => w));
-  const shown = (await column(page, 4)).map(Number).sort((a, b) => b - a);
-  for (const [i, { mean }] of byMean.entries()) expect(shown[i]).toBeCloseTo(mean, 0);
+  // the last ticks may come in a moment after the end
+  const shown = async () => (await column(page, 4)).map(Number).sort((a, b) => b - a);
+  const off = async () => Math.max(...(await shown()).map((v, i) => Math.abs(v - byMean[i]!.mean)));
+  await expect.poll(off).toBeLessThan(0.06);
   const delta = (w: number) => samples[w]!.at(-1)!.tokens - samples[w]![0]!.tokens;
   const [most] = byMean;
   const tokens = rows(page)

@@ -39,7 +39,7 @@ export async function why(run: RunFile, query: WhyQuery): Promise<Why> {
   return {
     value,
     atLeast: query.population === 'requests' && isAtLeast(stats, query.statistic),
-    unit: metric.unit,
+    unit: unitOf(metric, query),
     sentence: sentenceOf(asked, value),
     formula: formulaOf(metric, query),
     population: populationOf(query, workers.length),
@@ -53,6 +53,12 @@ export async function why(run: RunFile, query: WhyQuery): Promise<Why> {
       ? whySql(metric, { from, to, previous, ...slots }, query.population, query.statistic, w)
       : '-- nothing was recorded in this window',
   };
+}
+
+/** What a counter counted, or what its workers did, is no longer a second. */
+function unitOf({ kind, unit }: Metric, { statistic, population }: WhyQuery): string {
+  const counted = kind === 'counter' && (statistic === 'sum' || population === 'workers');
+  return counted ? unit.replace(/^1\/s$/, 'count').replace(/\/s$/, '') : unit;
 }
 
 /** What the numbers are about; for words and readings. */
