@@ -8,11 +8,12 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import parsePrometheus from 'parse-prometheus-text-format';
-import { columns } from '../electron/engine/catalogue.ts';
+import { columns, metrics } from '../electron/engine/catalogue.ts';
 import { createEngine } from '../electron/engine/engine.ts';
 import { parse } from '../electron/engine/parse.ts';
 import { startReader } from '../electron/engine/reader-thread.ts';
 import { rollUpRun } from '../electron/engine/recording.ts';
+import { defaultSettings } from '../electron/engine/steps.ts';
 import { RunStore } from '../electron/engine/store.ts';
 import { makeLongRun } from './long-run.ts';
 import { forkStandIn } from './stand-in-process.ts';
@@ -112,15 +113,23 @@ function benchWrite(): void {
   }
 }
 
-async function benchRead(hours: number): Promise<void> {
-  const file = path.join(folder, 'long.sqlite');
-  let from = performance.now();
-  makeLongRun(file, 64, hours * 3600);
+/** Made once. */
+function longRun(workers: number, hours: number): string {
+  const file = path.join(folder, `long-${workers}-${hours}.sqlite`);
+  if (fs.existsSync(file)) return file;
+  const from = performance.now();
+  makeLongRun(file, workers, hours * 3600);
   say(
-    `a run of 64 workers x ${hours} h: raw`,
+    `a run of ${workers} workers x ${hours} h: raw`,
     `${(fs.statSync(file).size / 1e6).toFixed(0)} MB`,
     `made in ${((performance.now() - from) / 1000).toFixed(0)} s`,
   );
+  return file;
+}
+
+async function benchRead(hours: number): Promise<void> {
+  const file = longRun(64, hours);
+  let from = performance.now();
   const reader = startReader((error) => console.error(error));
   const store = RunStore.open(file);
   from = performance.now();
@@ -167,6 +176,83 @@ async function benchRead(hours: number): Promise<void> {
     'reach 100 ms for 20',
   );
   store.close(START);
+  await reader.close();
+}
+
+/** Steps of an old run, their scalars for the first time and when they are kept. */
+async function benchSteps(hours: number): Promise<void> {
+  const file = longRun(64, hours);
+  const reader = startReader((error) => console.error(error));
+  const store = RunStore.open(file);
+  const settings = defaultSettings(1000);
+  const query = { settings: { idle: settings, sleep: settings }, known: { idle: 0, sleep: 0 }, ended: true };
+  let begin = performance.now();
+  const seconds = () => `${((performance.now() - begin) / 1000).toFixed(1)} s`;
+  for (;;) {
+    const { slot, slots, at, idle } = await reader.calls.scanSteps(file, 'bench', query);
+    if (slot < slots) continue;
+    say(`idle steps of ${hours} h, found (${idle.final.length})`, seconds(), 'reach 5 s for 24 h');
+    store.steps.replace('idle', settings, at!, [...idle.final, ...idle.pending]);
+    break;
+  }
+  begin = performance.now();
+  let spells = 0;
+  for (let more = true; more;) {
+    const found = await reader.calls.scanPressure(file, true);
+    spells += found.spells.length;
+    more = found.slot < found.slots;
+  }
+  say(`spells of KV pressure (${spells})`, seconds());
+
+  const missing = await reader.calls.missingScalars(file, 'idle');
+  const took: number[] = [];
+  let packed;
+  for (const step of missing.slice(0, 20)) {
+    const from = performance.now();
+    packed = await reader.calls.computeScalars(file, step, null);
+    took.push(performance.now() - from);
+  }
+  say(
+    'exact scalars of a step of 52 s, all metrics, first time',
+    `${median(took).toFixed(0)} ms`,
+    'reach 100 ms',
+  );
+  say('  so many steps in 5 s, the newest first', `${Math.floor(5000 / median(took))} of ${missing.length}`);
+  // what is kept is as long whatever it says
+  for (const step of missing)
+    store.steps.writeScalars('idle', [{ ...packed!, n: step.n, began: step.began, ended: step.ended! }]);
+  const all = metrics.map((m) => m.id);
+  const warm: number[] = [];
+  for (let i = 0; i < 11; i++) {
+    const from = performance.now();
+    await reader.calls.scalars(file, { run: '', source: 'idle', metrics: all, workers: [], quick: true }, []);
+    warm.push(performance.now() - from);
+  }
+  say(
+    `all scalars of the run, kept, of ${all.length} metrics`,
+    `${median(warm).toFixed(0)} ms`,
+    'reach 20 ms',
+  );
+  store.close(START);
+
+  const wide = longRun(512, 1);
+  const heat: number[] = [];
+  for (let i = 0; i < 6; i++) {
+    const from = performance.now();
+    await reader.calls.timelines(wide, {
+      run: '',
+      metrics: ['kv_cache_usage'],
+      from: START,
+      to: START + 600_000,
+      points: 600,
+    });
+    heat.push(performance.now() - from);
+  }
+  say(
+    'data of a heat map, 512 workers x 10 min',
+    `${median(heat.slice(1)).toFixed(0)} ms`,
+    'reach 200 ms, drawn',
+  );
   await reader.close();
 }
 
@@ -221,6 +307,8 @@ const parts: Record<string, () => void | Promise<void>> = {
   start: benchStart,
   read: () => benchRead(24),
   'read-1h': () => benchRead(1),
+  steps: () => benchSteps(24),
+  'steps-1h': () => benchSteps(1),
 };
 const asked = process.argv.slice(2);
 const unknown = asked.find((name) => !Object.hasOwn(parts, name));
@@ -228,5 +316,5 @@ if (unknown !== undefined) {
   console.error(`There is no part "${unknown}": ${Object.keys(parts).join(', ')}.`);
   process.exit(2);
 }
-for (const name of asked.length > 0 ? asked : Object.keys(parts).filter((n) => n !== 'read-1h'))
+for (const name of asked.length > 0 ? asked : Object.keys(parts).filter((n) => !n.endsWith('-1h')))
   await parts[name]!();
