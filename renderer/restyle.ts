@@ -13,6 +13,8 @@ export function whenRestyled(act: () => void): () => void {
   for (const system of systems) system.addEventListener('change', restyle);
   // text size and the width of the window come with it
   addEventListener('resize', restyle);
+  // what was read before somebody listened may be of another theme
+  rereadInk();
   return () => {
     removeEventListener('resize', restyle);
     theme.disconnect();

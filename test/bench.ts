@@ -14,6 +14,7 @@ import { parse } from '../electron/engine/parse.ts';
 import { startReader } from '../electron/engine/reader-thread.ts';
 import { rollUpRun } from '../electron/engine/recording.ts';
 import { defaultSettings } from '../electron/engine/steps.ts';
+import type { PackedScalars } from '../electron/engine/step-store.ts';
 import { RunStore } from '../electron/engine/store.ts';
 import { makeLongRun } from './long-run.ts';
 import { forkStandIn } from './stand-in-process.ts';
@@ -129,10 +130,9 @@ function longRun(workers: number, hours: number): string {
 
 async function benchRead(hours: number): Promise<void> {
   const file = longRun(64, hours);
-  let from = performance.now();
   const reader = startReader((error) => console.error(error));
   const store = RunStore.open(file);
-  from = performance.now();
+  const from = performance.now();
   await rollUpRun(store, reader.calls, Infinity);
   await reader.calls.checkpoint(file);
   say('  rolled up from raw rows, first time', `${((performance.now() - from) / 1000).toFixed(0)} s`);
@@ -206,7 +206,7 @@ async function benchSteps(hours: number): Promise<void> {
 
   const missing = await reader.calls.missingScalars(file, 'idle');
   const took: number[] = [];
-  let packed;
+  let packed: PackedScalars = { n: 0, began: 0, ended: 0, fleet: new Uint8Array(), each: [] };
   for (const step of missing.slice(0, 20)) {
     const from = performance.now();
     packed = await reader.calls.computeScalars(file, step, null);
@@ -220,7 +220,7 @@ async function benchSteps(hours: number): Promise<void> {
   say('  so many steps in 5 s, the newest first', `${Math.floor(5000 / median(took))} of ${missing.length}`);
   // what is kept is as long whatever it says
   for (const step of missing)
-    store.steps.writeScalars('idle', [{ ...packed!, n: step.n, began: step.began, ended: step.ended! }]);
+    store.steps.writeScalars('idle', [{ ...packed, n: step.n, began: step.began, ended: step.ended! }]);
   const all = metrics.map((m) => m.id);
   const warm: number[] = [];
   for (let i = 0; i < 11; i++) {

@@ -5,6 +5,7 @@
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, onTestFinished, test } from 'vitest';
+import { outagesBetween } from '../electron/engine/queries.ts';
 import { StepScan } from '../electron/engine/step-scan.ts';
 import { slotsThatMatter, WHOLE_UP_TO } from '../electron/engine/step-slots.ts';
 import { defaultSettings } from '../electron/engine/steps.ts';
@@ -14,6 +15,8 @@ import { answerOf, bodyOf, RunMaker, START, temporaryFolder } from './run-files.
 
 const WORKERS = 5;
 const LENGTH = 1500;
+/** No timer fires on the millisecond. */
+const tickAt = (t: number) => START + t * 1000 + ((t * 37) % 41);
 
 /** A run file read without the thread: the scan is asked by itself. */
 function opened(file: string): RunFile {
@@ -61,9 +64,9 @@ function randomRun(seed: number): RunFile {
         generation_tokens: tokens[w]!,
         sleep_level: works ? 0 : 1,
       };
-      answers.push(answerOf(w, START + t * 1000 + 20 + w, bodyOf([{ values }]), 10));
+      answers.push(answerOf(w, tickAt(t) + 20 + w, bodyOf([{ values }]), 10));
     }
-    run.tick(t, START + t * 1000, answers, misses);
+    run.tick(t, tickAt(t), answers, misses);
   }
   run.store.close(START + LENGTH * 1000);
   return opened(file);
@@ -79,6 +82,73 @@ function foundIn(run: RunFile, slotsASlice: number) {
       return { idle: [...idle.final, ...idle.pending], sleep: [...sleep.final, ...sleep.pending] };
   }
 }
+
+/** Slot by slot, as while it is recorded: nothing of what comes later is there yet. */
+function foundLive(run: RunFile, length: number) {
+  const settings = defaultSettings(1000);
+  const query = { settings: { idle: settings, sleep: settings }, known: { idle: 0, sleep: 0 }, ended: false };
+  let [slot, at] = [0, START];
+  const upToNow: RunFile = {
+    ...run,
+    all: <Row>(sql: string, params?: Record<string, unknown>) => {
+      if (sql === 'SELECT max(t) AS t FROM tick') return [{ t: slot }] as Row[];
+      if (sql !== outagesBetween) return run.all<Row>(sql, params);
+      const all = run.all<{ began: number; ended: number }>(sql, params);
+      return all.filter((o) => o.began <= at).map((o) => ({ ...o, ended: Math.min(o.ended, at) })) as Row[];
+    },
+  };
+  const scan = new StepScan(upToNow, query.settings);
+  for (; slot < length; slot++) {
+    at = tickAt(slot);
+    scan.next(upToNow, query);
+  }
+  slot = length - 1;
+  const { idle } = scan.next(upToNow, { ...query, ended: true });
+  return [...idle.final, ...idle.pending];
+}
+
+test.each([1, 2])('random run %i: live is as afterwards, also when a worker is gone for good', (seed) => {
+  const run = randomRun(seed);
+  expect(foundLive(run, LENGTH)).toEqual(foundIn(run, WHOLE_UP_TO).idle);
+});
+
+test('a server that dies at work is given up while the run goes on', () => {
+  const file = path.join(temporaryFolder(onTestFinished), 'dead.sqlite');
+  const run = new RunMaker(file, 2);
+  for (let t = 0; t < 60; t++) {
+    const busy = Number((t > 4 && t < 15) || (t > 34 && t < 45));
+    const body = bodyOf([{ values: { running: busy } }]);
+    const dead = t >= 10;
+    run.tick(
+      t,
+      tickAt(t),
+      (dead ? [0] : [0, 1]).map((e) => answerOf(e, tickAt(t) + 20, body, 10)),
+      dead ? [{ endpoint: 1, reason: 'refused', sentence: 'refused.', asked: true }] : [],
+    );
+  }
+  run.store.close(START + 60_000);
+  const steps = foundIn(opened(file), 3600).idle;
+  expect(steps.map((s) => s.to === null)).toEqual([false, false]);
+  expect(steps[0]!.to! - START).toBeLessThan(16_000);
+  expect(foundLive(opened(file), 60)).toEqual(steps);
+});
+
+test('a worker that is not in its endpoint’s answers any more is given up', () => {
+  const file = path.join(temporaryFolder(onTestFinished), 'absent.sqlite');
+  const run = new RunMaker(file, 1);
+  for (let t = 0; t < 60; t++) {
+    const busy = Number((t > 4 && t < 15) || (t > 34 && t < 45));
+    const engines = [{ engine: '0', values: { running: busy } }];
+    // engine 1 dies at work
+    if (t < 10) engines.push({ engine: '1', values: { running: busy } });
+    run.tick(t, tickAt(t), [answerOf(0, tickAt(t) + 20, bodyOf(engines), 10)]);
+  }
+  run.store.close(START + 60_000);
+  const steps = foundIn(opened(file), 3600).idle;
+  expect(steps.map((s) => s.to === null)).toEqual([false, false]);
+  expect(steps[0]!.to! - START).toBeLessThan(16_000);
+  expect(foundLive(opened(file), 60)).toEqual(steps);
+});
 
 test.each([1, 2, 3, 4, 5, 6])('random run %i: sparse is whole', (seed) => {
   const run = randomRun(seed);

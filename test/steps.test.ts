@@ -258,6 +258,34 @@ describe('the rules', () => {
     expect(found(['..xxxx'])).toEqual([[1.5, null]]);
     expect(found(['xxxx...'])).toEqual([[0, 3.5]]);
   });
+  test('a restart ends what was at work, also where the new process does not tell its levels yet', () => {
+    const finder = new WorkFinder({ minIdleSeconds: 2, minStepSeconds: 2 }, interval);
+    const states: [epoch: number, busy: boolean | null][] = [
+      [0, false],
+      [0, true],
+      [0, true],
+      [0, true],
+      [1, null],
+      [1, null],
+      [1, null],
+      [1, null],
+      [1, true],
+      [1, true],
+      [1, true],
+      [1, false],
+      [1, false],
+      [1, false],
+    ];
+    states.forEach(([epoch, busy], t) => {
+      finder.take({ w: 0, at: t * 1000, asked: t * 1000, epoch, busy, work: null });
+      finder.settle(t * 1000);
+    });
+    finder.finish(13_000);
+    expect(finder.found).toEqual([
+      { from: 500, to: 3500 },
+      { from: 8000, to: 10_500 },
+    ]);
+  });
   test('tokens that were counted between two idle answers are work', () => {
     const finder = new WorkFinder({ minIdleSeconds: 2, minStepSeconds: 0 }, interval);
     [0, 0, 50, 50, 50, 50].forEach((work, t) =>

@@ -202,10 +202,14 @@ export const overTime = `
 export const overWorkers = `
   SELECT ${aggregate('value')}, sum(value) AS sum FROM json_each(:values)`;
 
-/** Samples inside the window: the edge samples outside, and those of a worker whose deltas mean nothing, do not count. */
-export const coveredSamples = `
-  SELECT count(*) AS n FROM temp.measured m JOIN worker o ON o.w = m.w
-  WHERE m.at BETWEEN :from AND :to AND (:gauge OR (m.at > :from AND o.several IS NULL))`;
+/**
+ * Samples with a value inside the window, in slots :first..:last, whoever owns them: the edge samples outside, and of a
+ * counter those of a worker whose deltas mean nothing, do not count.
+ */
+export const coveredSamples = (c: string) => `
+  SELECT count(*) AS n FROM sample s JOIN worker o ON o.w = s.k % 4096
+  WHERE s.k ${inSlots} AND s.${checked(c)} IS NOT NULL
+    AND s.at BETWEEN :from AND :to${kindOf.get(c) === 'gauge' ? '' : ' AND s.at > :from AND o.several IS NULL'}`;
 
 /** Samples that a window should have: its seconds x workers seen by its end and not removed, whatever we polled. */
 export const expectedSamples = `

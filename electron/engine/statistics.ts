@@ -89,9 +89,9 @@ interface Window {
 function ofMetric(run: RunFile, metric: Metric, window: Window): MetricStatistics {
   const { n, from, to, expected, lost } = window;
   run.all('DELETE FROM temp.measured');
+  const inWindow = slotsOf(run, from, to);
   if (metric.kind === 'gauge') {
-    const slots = slotsOf(run, from, to);
-    if (slots) run.all(queries.measureGauge(metric.of[0]), { ...slots, from, to });
+    if (inWindow) run.all(queries.measureGauge(metric.of[0]), { ...inWindow, from, to });
   } else {
     const slots = run.all<{ first: number; last: number | null }>(queries.windowSlots, { n, from })[0];
     const sql =
@@ -100,9 +100,9 @@ function ofMetric(run: RunFile, metric: Metric, window: Window): MetricStatistic
         : queries.measureCounter(metric.of[0]);
     if (slots && slots.last !== null) run.all(sql, { ...slots, n });
   }
-  const [rows = 0] = run
-    .all<{ n: number }>(queries.coveredSamples, { from, to, gauge: Number(metric.kind === 'gauge') })
-    .map((r) => r.n);
+  const rows = inWindow
+    ? run.all<{ n: number }>(queries.coveredSamples(metric.of.at(-1)!), { ...inWindow, from, to })[0]!.n
+    : 0;
   const samples = run.all<Aggregate>(queries.overSamples)[0]!;
   const perWorker = new Map(run.all<PerWorker>(queries.overTime).map((r) => [r.w, r]));
   const isRatio = metric.of.length === 2;

@@ -88,10 +88,13 @@ export const stepCalls: { [Call in keyof StepCalls]: OnRun<StepCalls[Call]> } = 
   },
   stragglers: (run, _file, from, to) => {
     const { source, steps } = readSteps(run, null);
-    const inWindow = steps.filter((s) => {
+    const overlapping = steps.filter((s) => {
       const end = s.to ?? to;
       return Math.min(end, to) - Math.max(s.from, from) > (end - s.from) / 2;
     });
+    // nobody has ended last yet in one that runs
+    const over = overlapping.filter((s) => s.to !== null);
+    const inWindow = over.length > 0 ? over : overlapping;
     const kept = new Map<number, Work[]>();
     for (const row of run.all<{ n: number; each: Uint8Array }>(
       `SELECT e.n, e.each FROM worker_scalar e JOIN scalar c USING (source, n) JOIN step s USING (source, n)

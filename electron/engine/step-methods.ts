@@ -11,7 +11,7 @@ import type { StoredRun } from './library.ts';
 import type { ReaderCalls } from './reader.ts';
 import { settingsOf, StepKeeper } from './step-keeper.ts';
 import { stepOf, storedOf } from './step-reads.ts';
-import type { PackedScalars } from './step-store.ts';
+import type { PackedScalars, StoredStep } from './step-store.ts';
 import { fixedSteps, suggestions, type FoundStep } from './steps.ts';
 import type { RunStore } from './store.ts';
 
@@ -34,10 +34,24 @@ export interface StepSurroundings {
 const PROGRESS_MS = 250;
 /** Opening a short old run finds its steps before it answers. */
 const PATIENCE_MS = 500;
+/** A step in which a worker was lost is computed again so often, and for so long after it. */
+const AGAIN_MS = 60_000;
+const DOUBTFUL_FOR_MS = 600_000;
 /** Marks may come from a machine whose clock is ahead by so much. */
 const AHEAD_MS = 5000;
 
 const nothing = () => undefined;
+
+/** The work's end, or `cancelled` when the asker takes the call back; the work goes on. */
+async function unless(work: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+  if (signal?.aborted) throw new EngineError('cancelled', 'Cancelled.');
+  const cancelled = new Promise<never>((_resolve, reject) => {
+    signal?.addEventListener('abort', () => reject(new EngineError('cancelled', 'Cancelled.')), {
+      once: true,
+    });
+  });
+  await Promise.race([work, cancelled]);
+}
 
 export interface StepWork {
   methods: { [M in keyof StepMethods]: Implementation[M] };
@@ -99,18 +113,38 @@ export function createStepMethods(around: StepSurroundings): StepWork {
   const settledBefore = (run: StoredRun, store: { timeoutMs: number; intervalMs: number }) =>
     run.state === 'recording' ? around.now() - store.timeoutMs - 2 * store.intervalMs : Infinity;
 
+  /**
+   * Steps of recordings in which a worker was lost when they were computed: it may answer again, and what it counted
+   * meanwhile belongs to them. Until then they are lower bounds.
+   */
+  const lost = new Map<string, { step: StoredStep; computedAt: number }>();
+  const remember = (run: StoredRun, source: StepSource, step: StoredStep, isLost: boolean) => {
+    const key = `${run.id} ${source} ${step.n}`;
+    if (isLost && step.ended! > around.now() - DOUBTFUL_FOR_MS)
+      lost.set(key, { step, computedAt: around.now() });
+    else lost.delete(key);
+  };
+  const doubtful = (run: StoredRun, source: StepSource): StoredStep[] =>
+    [...lost]
+      .filter(
+        ([key, { computedAt }]) =>
+          key.startsWith(`${run.id} ${source} `) && around.now() - computedAt > AGAIN_MS,
+      )
+      .map(([, { step }]) => step);
+
   /** Computes and keeps what is missing, newest first. One at a time a run. */
-  const fill = (run: StoredRun, source: StepSource, signal?: AbortSignal): Promise<void> => {
+  const fill = (run: StoredRun, source: StepSource): Promise<void> => {
     const key = `${run.id} ${source}`;
     let work = filling.get(key);
-    work ??= fillNow(run, source, signal).finally(() => filling.delete(key));
+    // for all who wait for it: nobody's cancel ends it
+    work ??= fillNow(run, source).finally(() => filling.delete(key));
     filling.set(key, work);
     return work;
   };
-  const fillNow = async (run: StoredRun, source: StepSource, signal?: AbortSignal): Promise<void> => {
-    const missing = await reader.missingScalars(run.file, source, signal);
+  const fillNow = async (run: StoredRun, source: StepSource): Promise<void> => {
+    const missing = [...(await reader.missingScalars(run.file, source)), ...doubtful(run, source)];
     if (missing.length === 0) return;
-    const { steps } = await reader.steps(run.file, source, signal);
+    const { steps } = await reader.steps(run.file, source);
     const tell = teller(run.id);
     const told = missing.length > 1;
     let done = 0;
@@ -122,14 +156,9 @@ export function createStepMethods(around: StepSurroundings): StepWork {
         done++;
         if (step.ended === null || step.ended > settled) continue;
         const before = steps[step.n - 1];
-        const computed = await reader.computeScalars(
-          run.file,
-          step,
-          before ? storedOf(before) : null,
-          signal,
-        );
-        // a worker that is lost may answer again while the run goes on
-        if (!computed.lost || run.state !== 'recording') packed.push(computed);
+        const computed = await reader.computeScalars(run.file, step, before ? storedOf(before) : null);
+        packed.push(computed);
+        if (run.state === 'recording') remember(run, source, step, computed.lost);
         if (packed.length >= 8 && !store.closed) {
           store.steps.writeScalars(source, packed);
           packed = [];
@@ -252,6 +281,7 @@ export function createStepMethods(around: StepSurroundings): StepWork {
         const now = around.now();
         const { run: wanted, ...mark } = checkedMark(input, now);
         const run = markedRun(wanted);
+        const { number, kind, end } = mark;
         if (mark.at > now + AHEAD_MS)
           throw new EngineError(
             'bad-input',
@@ -263,7 +293,10 @@ export function createStepMethods(around: StepSurroundings): StepWork {
             `${new Date(mark.at).toISOString()} lies before this run began (${new Date(run.started).toISOString()}).`,
           );
         const settings = await settingsOf(reader, run.file, run.interval_ms);
-        const { step, changed } = await withStore(run, (store) => store.steps.mark(mark, settings.mark));
+        const { step, changed } = await withStore(run, (store) =>
+          // a clock that is a little ahead must not make the next mark come before this one
+          store.steps.mark({ number, kind, end, at: Math.min(mark.at, now) }, settings.mark),
+        );
         if (changed) emit('stepped', { run: run.id });
         return { run: run.id, step: stepOf(step), changed };
       },
@@ -272,7 +305,7 @@ export function createStepMethods(around: StepSurroundings): StepWork {
         const run = await ready(query.run);
         const source = query.source === null ? null : stepSourceOf(query.source);
         const { source: current, steps } = await reader.steps(run.file, source, signal);
-        if (query.quick !== true) await fill(run, current, signal);
+        if (query.quick !== true) await unless(fill(run, current), signal);
         else fillBehind(run, current);
         // the last ones of a run that goes on are not kept yet
         const fresh =

@@ -9,7 +9,7 @@ import { FULL, PressureFinder, type Spell } from './pressure.ts';
 import * as queries from './queries.ts';
 import { WORKERS_MAX } from './schema.ts';
 import { slotsThatMatter } from './step-slots.ts';
-import { givenUpAfter, WorkFinder, type FoundStep } from './steps.ts';
+import { ABSENT_FOR_MS, givenUpAfter, WorkFinder, type FoundStep } from './steps.ts';
 import type { RunFile } from './timelines.ts';
 
 /** What a scan found of one source. */
@@ -108,7 +108,8 @@ export class StepScan {
     const workersOf = new Map<number, number[]>();
     for (const [w, endpoint] of run.rows('SELECT w, endpoint FROM worker', {}))
       workersOf.set(endpoint!, [...(workersOf.get(endpoint!) ?? []), w!]);
-    const given = this.givenUp(run, (ticks[0]?.[1] ?? 0) - 1, ticks.at(-1)?.[1] ?? 0);
+    // what is given up between two ticks is given up with the later one
+    const given = this.givenUp(run, this.at ?? (ticks[0]?.[1] ?? 0) - 1, ticks.at(-1)?.[1] ?? 0);
     const ranges = slotsThatMatter(run, first, until);
     let rows: (number | null)[][] = [];
     let [i, g] = [0, 0];
@@ -120,6 +121,7 @@ export class StepScan {
       }
       const slotEnd = (t! + 1) * WORKERS_MAX;
       for (; i < rows.length && rows[i]![0]! < slotEnd; i++) this.takeRow(rows[i]!);
+      for (const workers of workersOf.values()) if (workers.length > 1) this.giveAbsent(workers);
       for (; g < given.length && given[g]!.at <= at!; g++) {
         const { endpoint, since } = given[g]!;
         for (const w of workersOf.get(endpoint) ?? [])
@@ -128,6 +130,17 @@ export class StepScan {
             if ((finder.lastAnswer(w) ?? Infinity) <= since) finder.give(w, since);
       }
       this.at = at!;
+    }
+  }
+
+  /** Workers that are not among those of their endpoint any more: scaled down, or dead behind an agent that answers. */
+  private giveAbsent(workers: readonly number[]): void {
+    for (const finder of [this.idle, this.sleep]) {
+      const answers = workers.map((w) => finder.lastAnswer(w));
+      const newest = Math.max(...answers.map((at) => at ?? -Infinity));
+      answers.forEach((at, i) => {
+        if (at !== null && newest - at >= ABSENT_FOR_MS) finder.give(workers[i]!, at);
+      });
     }
   }
 

@@ -14,6 +14,8 @@ export const FINDER_VERSION = 1;
 
 /** A worker that refused connections for so long is gone, from its first refusal on. */
 const REFUSED_FOR_MS = 10_000;
+/** ... and one that is not in its endpoint's answers any more for so long, from its last one on. */
+export const ABSENT_FOR_MS = 10_000;
 /** ... and one that did not answer for so long, for whatever reason: a dead machine refuses nothing. */
 const SILENT_FOR_MS = 120_000;
 
@@ -93,9 +95,18 @@ export class WorkFinder {
 
   /** Samples of one worker must come in the order of time. */
   take(seen: Seen): void {
-    if (seen.busy === null) return;
     const state = this.workers.get(seen.w) ?? this.newWorker(seen);
     const { at } = seen;
+    // what the process before had at work died with it; the new one may not tell levels before its first request
+    if (seen.epoch !== state.epoch) {
+      if (state.open) this.over(state, seen.asked);
+      state.idleAt = null;
+      state.epoch = seen.epoch;
+    }
+    if (seen.busy === null) {
+      state.lastAt = at;
+      return;
+    }
     if (state.gone) {
       // what it did while it was away is not known
       state.gone = false;
@@ -113,14 +124,13 @@ export class WorkFinder {
       }
       state.idleAt = at;
     }
-    state.epoch = seen.epoch;
     state.work = seen.work;
     state.lastAt = at;
   }
 
   /** Idle twice, and yet tokens were counted in between: a stretch of work too short to be seen. */
   private workedBetween(state: WorkerState, seen: Seen): boolean {
-    return state.epoch === seen.epoch && state.work !== null && seen.work !== null && seen.work > state.work;
+    return state.work !== null && seen.work !== null && seen.work > state.work;
   }
 
   /** It has refused since `since`, or was taken away then: given up from there on. */
@@ -167,8 +177,10 @@ export class WorkFinder {
   finish(now: number): FoundStep[] {
     const pending = this.settle(now);
     this.waiting = [];
-    this.found.push(...pending.filter((s) => s.to !== null));
-    return pending.filter((s) => s.to === null);
+    const open = pending.findIndex((s) => s.to === null);
+    const over = open < 0 ? pending.length : open;
+    this.found.push(...pending.slice(0, over));
+    return pending.slice(over);
   }
 
   private keep({ begin, end }: { begin: number; end: number }, to: FoundStep[]): void {

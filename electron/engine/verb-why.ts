@@ -39,7 +39,7 @@ export async function why([wanted]: string[], given: Given): Promise<void> {
     const found = stepsCalled(set.steps, given);
     const step = found.find((s) => s.kind === 'train') ?? found[0]!;
     const statistic = asked ?? usualStatistic(info);
-    const population = over ?? usualPopulation(statistic, w);
+    const population = over ?? usualPopulation(info, statistic, w);
     const answer = await methods.why({
       run: run.id,
       metric,
@@ -60,8 +60,13 @@ export async function why([wanted]: string[], given: Given): Promise<void> {
 const usualStatistic = ({ kind }: MetricInfo): Statistic =>
   kind === 'gauge' ? 'mean' : kind === 'counter' ? 'sum' : 'pooled';
 
-const usualPopulation = (statistic: Statistic, w: number | null): Population =>
-  w !== null ? 'time' : statistic === 'pooled' ? 'pooled' : statistic === 'p99' ? 'requests' : 'samples';
+function usualPopulation({ kind, unit }: MetricInfo, statistic: Statistic, w: number | null): Population {
+  if (w !== null) return 'time';
+  if (statistic === 'pooled') return 'pooled';
+  // percentiles of latencies over samples would be those of means
+  const isLatency = kind === 'histogram' && unit === 's';
+  return isLatency && ['p50', 'p95', 'p99'].includes(statistic) ? 'requests' : 'samples';
+}
 
 /** Ranges without an answer that a person reads through. */
 const MISSING_SHOWN = 10;

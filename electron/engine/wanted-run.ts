@@ -13,7 +13,7 @@ import type { Given } from './verbs.ts';
 type OnRun = (engine: UsedEngine, run: RunSummary) => Promise<void>;
 
 /**
- * RUN is an id, a file's path or a name. A file that the data folder does not know is read where it lies, by an engine on
+ * RUN is an id, a file's path, a name, or a cluster's name: its newest run. A file that the data folder does not know is read where it lies, by an engine on
  * a folder of its own.
  */
 export async function withRun(wanted: string, given: Given, act: OnRun): Promise<void> {
@@ -59,6 +59,9 @@ function runOf(wanted: string, file: string | null, runs: readonly RunSummary[])
   const known = runs.find((r) => r.id === wanted) ?? runs.find(isFile);
   if (known) return known;
   const named = runs.filter((r) => r.name === wanted);
+  // a cluster's name: its newest run
+  if (named.length === 0)
+    return runs.filter((r) => r.clusterName === wanted).sort((a, b) => b.startedAt - a.startedAt)[0];
   if (named.length > 1)
     throw new EngineError(
       'bad-input',

@@ -25,7 +25,7 @@ export function readingsOf(asked: Asked, run: RunFile): Reading[] {
     about,
     own,
   });
-  if (w !== null) return [];
+  if (w !== null || !asked.recorded) return [];
   if (metric.kind === 'gauge') {
     if (statistic !== 'mean') return [];
     return [

@@ -38,7 +38,8 @@ const statisticWords: Record<string, string> = {
   sum: 'The sum',
 };
 
-export function sentenceOf({ metric, query, stats, workers }: Asked, value: number | null): string {
+export function sentenceOf({ metric, query, stats, workers, recorded }: Asked, value: number | null): string {
+  if (!recorded) return `${metric.title} was not recorded in this run.`;
   const when = inWindow(query);
   const { statistic, population, w } = query;
   const own = w === null ? null : stats.each.find((e) => e.w === w);
@@ -112,10 +113,15 @@ export function formulaOf(metric: Metric, { statistic, population }: WhyQuery): 
 
 /** Counters go on while nobody asks, so gaps inside hurt levels and not deltas. */
 export function verdictOf(
-  { metric, stats, workers, samples, expected, query }: Asked,
+  { metric, stats, workers, samples, expected, query, recorded }: Asked,
   value: number | null,
 ): Why['verdict'] {
   const here = query.step ? 'the step' : 'the window';
+  if (!recorded)
+    return {
+      sign: 'nothing',
+      sentence: `This run has no values of ${metric.title.toLowerCase()}: its servers never gave any.`,
+    };
   if (value === null && samples === 0) return { sign: 'nothing', sentence: `Nobody answered in ${here}.` };
   if (metric.kind === 'gauge') {
     const share = expected > 0 ? samples / expected : 1;

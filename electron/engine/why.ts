@@ -7,6 +7,7 @@ import type { Population, Statistic, Step, Why, WhyColumn, WhyQuery, WhyWorker }
 import { columns, findMetric, type Metric } from './catalogue.ts';
 import { EngineError } from './errors.ts';
 import * as queries from './queries.ts';
+import { metricsOf } from './scalars.ts';
 import { readSteps } from './step-reads.ts';
 import { statistics } from './statistics.ts';
 import { slotsOf, type RunFile } from './timelines.ts';
@@ -25,6 +26,8 @@ export async function why(run: RunFile, query: WhyQuery): Promise<Why> {
   const previous = query.step ? previousOf(readSteps(run, query.step.source).steps, query.step.n) : null;
   const [s] = await statistics(run, { run: '', metrics: [metric.id], from, to, previous });
   const stats = s!;
+  if (w !== null && !stats.each.some((e) => e.w === w))
+    throw new EngineError('not-found', `This run has no worker w${w}.`);
   const ends = edgesOf(run, from, to, previous);
   const each = w === null ? stats.each : stats.each.filter((e) => e.w === w);
   const workers = each
@@ -33,7 +36,8 @@ export async function why(run: RunFile, query: WhyQuery): Promise<Why> {
   const expected =
     run.all<{ n: number | null }>(queries.expectedSamples, { from, to, interval: run.intervalMs })[0]?.n ?? 0;
   const samples = stats.coverage === null ? stats.samples.n : Math.round(stats.coverage * expected);
-  const asked = { metric, query, stats, workers, samples, expected: Math.round(expected) };
+  const recorded = metricsOf(run).includes(metric.id);
+  const asked = { metric, query, stats, workers, samples, expected: Math.round(expected), recorded };
   const value = valueOf(stats, query.population, query.statistic, w);
   const slots = metric.kind === 'gauge' ? slotsOf(run, from, to) : slotsOfEdges(run, from, ends);
   return {
@@ -69,6 +73,8 @@ export interface Asked {
   workers: WhyWorker[];
   samples: number;
   expected: number;
+  /** Whether this run has any value of the metric. */
+  recorded: boolean;
 }
 
 function refuse(metric: Metric, { population, statistic, w, from, to }: WhyQuery): void {
