@@ -221,7 +221,15 @@ test('a start while the app is still ending is not lost', async ({ launch, folde
     expect((await gone)[0]).toBe(0);
     await expect.poll(async () => ![0, ending].includes(await engine()), within).toBe(true);
   } finally {
-    for (const pid of processesOn(data)) process.kill(pid, 'SIGTERM');
+    // not what is looked at here: the second one has only just begun, and may not hear a signal yet
+    const end = (signal: NodeJS.Signals) => {
+      for (const pid of processesOn(data)) if (isAlive(pid)) process.kill(pid, signal);
+    };
+    end('SIGTERM');
+    await expect
+      .poll(() => processesOn(data), { timeout: 10_000 })
+      .toEqual([])
+      .catch(() => end('SIGKILL'));
     await expect.poll(() => processesOn(data), within).toEqual([]);
   }
 });
