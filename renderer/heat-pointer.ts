@@ -2,6 +2,7 @@
  * Gestures on the heat map: what the pointer is over, a click isolates, a drag selects a span of time, ctrl and the wheel
  * zoom, a sideways wheel pans, a double click brings the whole back. Turns pixels into times; draws nothing.
  */
+import { hearPointer } from './hear-pointer.ts';
 import { pan, zoom, type Bounds, type Span } from './span.ts';
 
 export interface HeatPointer {
@@ -101,18 +102,5 @@ export function followHeat(area: HTMLElement, p: HeatPointer): () => void {
 
   const twice = () => p.show(null);
 
-  const heard: [string, (e: never) => void][] = [
-    ['pointermove', move],
-    ['pointerdown', press],
-    ['pointerup', release],
-    ['pointercancel', cancel],
-    ['pointerleave', leave],
-    ['dblclick', twice],
-  ];
-  for (const [name, listener] of heard) area.addEventListener(name, listener as EventListener);
-  area.addEventListener('wheel', wheel, { passive: false });
-  return () => {
-    for (const [name, listener] of heard) area.removeEventListener(name, listener as EventListener);
-    area.removeEventListener('wheel', wheel);
-  };
+  return hearPointer(area, { move, press, release, cancel, leave, twice, wheel });
 }

@@ -48,6 +48,22 @@ function typing(target: EventTarget | null): boolean {
 export const inPage = (event: KeyboardEvent) =>
   !event.defaultPrevented && !typing(event.target) && !dialogIsOpen();
 
+/** By how many rows a key moves in a list of `length` rows, `inSight` of which are in sight; undefined: it is no such key. */
+export function rowsBy(key: string, inSight: number, length: number): number | undefined {
+  const page = Math.max(1, inSight - 2);
+  const rows: Record<string, number> = {
+    ArrowDown: 1,
+    j: 1,
+    ArrowUp: -1,
+    k: -1,
+    PageDown: page,
+    PageUp: -page,
+    Home: -length,
+    End: length,
+  };
+  return rows[key];
+}
+
 export function pressed(event: KeyboardEvent, scope: Scope) {
   if (event.defaultPrevented) return;
   if ((event.ctrlKey || event.metaKey) && !event.altKey && ['n', ','].includes(event.key.toLowerCase())) {

@@ -3,6 +3,7 @@
  * into calls of the view; draws nothing itself.
  */
 import { lanesTop, overviewX } from './draw-frame.ts';
+import { hearPointer } from './hear-pointer.ts';
 import { px } from './ink.ts';
 import type { Stage } from './stage.ts';
 import { whole } from './span.ts';
@@ -104,20 +105,7 @@ export function followPointer(stage: Stage, sheet: HTMLElement): () => void {
     if (inside(place(e)[0])) view.setRange('whole');
   };
 
-  const heard: [string, (e: never) => void][] = [
-    ['pointermove', move],
-    ['pointerdown', press],
-    ['pointerup', release],
-    ['pointercancel', cancel],
-    ['pointerleave', leave],
-    ['dblclick', twice],
-  ];
-  for (const [name, listener] of heard) sheet.addEventListener(name, listener as EventListener);
-  sheet.addEventListener('wheel', wheel, { passive: false });
-  return () => {
-    for (const [name, listener] of heard) sheet.removeEventListener(name, listener as EventListener);
-    sheet.removeEventListener('wheel', wheel);
-  };
+  return hearPointer(sheet, { move, press, release, cancel, leave, twice, wheel });
 }
 
 /** The overview: drag the window or one of its handles; a press elsewhere brings the window there. */

@@ -7,10 +7,10 @@ import fs from 'node:fs';
 import { parentPort } from 'node:worker_threads';
 import Database from 'better-sqlite3';
 import type { MetricStatistics, RunEvent, StatisticsQuery, TimelineQuery, Timelines, Worker } from './api.ts';
-import { metrics } from './catalogue.ts';
 import { EngineError } from './errors.ts';
 import * as queries from './queries.ts';
 import { answerCalls, type Frame } from './rpc.ts';
+import { metricsOf } from './scalars.ts';
 import { asEngineError, refuseOther, RUN_APPLICATION_ID, runSteps } from './schema.ts';
 import { forgetScans, stepCalls, type StepCalls } from './step-calls.ts';
 import { statistics, temporaryTables } from './statistics.ts';
@@ -130,9 +130,6 @@ function contents(run: RunFile): RunContents {
   const span = run.all<{ first: number | null; last: number | null; n: number }>(
     'SELECT min(at) AS first, max(at) AS last, count(*) AS n FROM tick',
   )[0]!;
-  const present = new Set(
-    run.all<{ metric: string }>('SELECT DISTINCT metric FROM series').map((r) => r.metric),
-  );
   const rows = run.all<Record<string, unknown>>(queries.workerList);
   return {
     workerList: rows.map((r) => ({
@@ -154,7 +151,7 @@ function contents(run: RunFile): RunContents {
     firstAt: span.first,
     lastAt: span.last,
     ticks: span.n,
-    metrics: metrics.filter((m) => m.of.every((c) => present.has(c))).map((m) => m.id),
+    metrics: metricsOf(run),
   };
 }
 
