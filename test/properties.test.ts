@@ -195,14 +195,14 @@ test.each([1, 2, 3, 4, 5, 6, 7, 8])('seed %i', async (seed) => {
 
     // any split of the window, inside gaps too, adds up to the whole: edges touch, no sample falls between or twice
     const cut = from + Math.floor(rnd() * (to - from));
-    const split = run.splitDeltas(
+    const split = run.splitWholes(
       [
         [from, cut],
         [cut, to],
       ],
-      'prefix_queries',
+      'prefix_cache_hit_rate',
     );
-    const whole = run.splitDeltas([[from, to]], 'prefix_queries');
+    const whole = run.splitWholes([[from, to]], 'prefix_cache_hit_rate');
     expect(split).toEqual(whole);
   }
 

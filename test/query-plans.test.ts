@@ -6,7 +6,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { columns } from '../electron/engine/catalogue.ts';
+import { columns, findMetric, metrics } from '../electron/engine/catalogue.ts';
 import * as queries from '../electron/engine/queries.ts';
 import { RUN_APPLICATION_ID, runSteps, upgrade } from '../electron/engine/schema.ts';
 import { temporaryTables } from '../electron/engine/statistics.ts';
@@ -59,10 +59,10 @@ const hot: [string, string][] = [
   ['slotAt', queries.slotAt],
   ['makeEdges', queries.makeEdges],
   ['windowSlots', queries.windowSlots],
-  ['measureGauge', queries.measureGauge('running')],
-  ['measureCounter', queries.measureCounter('generation_tokens')],
-  ['measureRatio', queries.measureRatio('prefix_hits', 'prefix_queries')],
+  ['measure a gauge', queries.measure([findMetric('running')!])],
+  ['measure all', queries.measure(metrics)],
   ['bucketsOfWindow', queries.bucketsOfWindow],
+  ['coveredSamples', queries.coveredSamples(metrics)],
   ['expectedSamples', queries.expectedSamples],
   ['workerList', queries.workerList],
   ['a range of vec', 'SELECT * FROM vec WHERE id >= :from AND id < :until'],
@@ -77,8 +77,8 @@ describe('the hot queries', () => {
   });
 
   it('a range of slots is a range of the table’s own key', () => {
-    for (const sql of [queries.samplesOf([['running']]), queries.measureGauge('running')])
-      expect(planOf(database(), sql)[0]).toMatch(
+    for (const sql of [queries.samplesOf([['running']]), queries.measure([findMetric('running')!])])
+      expect(planOf(database(), sql).find((line) => line.startsWith('SEARCH'))).toMatch(
         /^SEARCH (s|sample) USING INTEGER PRIMARY KEY \(rowid>\? AND rowid<\?\)$/,
       );
     expect(planOf(database(), 'SELECT * FROM vec WHERE id >= :from AND id < :until')).toEqual([

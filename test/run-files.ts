@@ -6,10 +6,10 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { columnIndex, columns } from '../electron/engine/catalogue.ts';
+import { columnIndex, columns, findMetric } from '../electron/engine/catalogue.ts';
 import type { ParsedBody, ParsedHistogram } from '../electron/engine/parse.ts';
 import type { Miss } from '../electron/engine/poll.ts';
-import { makeEdges, measureCounter } from '../electron/engine/queries.ts';
+import { makeEdges, measure } from '../electron/engine/queries.ts';
 import { startReader } from '../electron/engine/reader-thread.ts';
 import { temporaryTables } from '../electron/engine/statistics.ts';
 import { RunStore } from '../electron/engine/store.ts';
@@ -101,14 +101,18 @@ export class RunMaker {
     );
   }
 
-  /** Per worker the sum of a counter's deltas over windows that touch, with the edges of all of them made at once. */
-  splitDeltas(windows: [number, number][], column: string): Record<number, number | null> {
+  /** Per worker the sum of a ratio's whole over windows that touch, with the edges of all of them made at once. */
+  splitWholes(windows: [number, number][], id: string): Record<number, number | null> {
+    const metric = findMetric(id)!;
     const db = new Database(this.store.file, { readonly: true });
     db.exec(temporaryTables);
     db.prepare(makeEdges).run({ n: 0, windows: JSON.stringify(windows) });
     for (const [n] of windows.entries())
-      db.prepare(measureCounter(column)).run({ n, first: 0, last: 1_000_000 });
-    const rows = db.prepare('SELECT w, sum(delta) AS delta FROM temp.measured GROUP BY w').all() as {
+      // by its edges alone
+      db.prepare(measure([metric])).run({ n, first: 0, last: 1_000_000, from: 1, to: 0 });
+    const rows = db
+      .prepare(`SELECT w, sum(${metric.id}_whole) AS delta FROM temp.measured GROUP BY w`)
+      .all() as {
       w: number;
       delta: number | null;
     }[];

@@ -4,7 +4,7 @@
  *
  * better-sqlite3 binds every JS number as REAL, so integers are cast where division or modulo depends on it.
  */
-import { columns } from './catalogue.ts';
+import { columns, metrics as allMetrics, type Metric } from './catalogue.ts';
 
 const kindOf = new Map(columns.map((c) => [c.id, c.kind]));
 
@@ -142,24 +142,6 @@ export const edges = `
 
 export const makeEdges = `INSERT INTO temp.own(n, w, a, b, lost) ${edges}`;
 
-const intoMeasured = 'INSERT INTO temp.measured(k, w, at, value, delta, whole, ms, reset)';
-
-/**
- * What each sample of window :n gives for a counter, as k, w, at, value, delta, whole, ms, reset: value = its rate.
- * :first..:last are slots that hold all samples of the window; `own` has its edges.
- */
-export const counterRows = (c: string, own: string) => `
-  SELECT d.k, d.w, d.at, ${rate(c)} AS value, ${c}_delta AS delta, NULL AS whole, ${c}_ms AS ms, ${c}_reset AS reset
-  FROM (${deltas([c])}) d JOIN ${own} ON own.n = :n AND own.w = d.w AND d.k > own.a AND d.k <= own.b
-  WHERE ${c} IS NOT NULL`;
-
-/** ... for a ratio: value = part / whole of that sample's deltas, NULL where the whole did not move. */
-export const ratioRows = (part: string, whole: string, own: string) => `
-  SELECT d.k, d.w, d.at, ${ratio(part, whole)} AS value, ${part}_delta AS delta, ${wholeOf(part, whole)} AS whole,
-    ${whole}_ms AS ms, ${whole}_reset AS reset
-  FROM (${deltas([part, whole])}) d JOIN ${own} ON own.n = :n AND own.w = d.w AND d.k > own.a AND d.k <= own.b
-  WHERE ${whole} IS NOT NULL`;
-
 /** By how much histogram buckets grew in each sample that window :n owns; none of a worker whose deltas mean nothing. */
 export const bucketsOfWindow = `
   SELECT own.w, s.counts FROM bucket s
@@ -174,42 +156,98 @@ export const windowSlots = `
   SELECT coalesce((SELECT t FROM tick WHERE at <= :from ORDER BY at DESC LIMIT 1), 0) AS first, max(b) / 4096 AS last
   FROM temp.own WHERE n = :n AND b > a`;
 
-/** ... for a gauge: the samples from :from to :to, without the two edge samples outside. */
-export const gaugeRows = (column: string) => `
-  SELECT k, k % 4096 AS w, at, ${checked(column)} AS value, NULL AS delta, NULL AS whole, NULL AS ms, 0 AS reset FROM sample
-  WHERE k BETWEEN CAST(:first AS INTEGER) * 4096 AND CAST(:last AS INTEGER) * 4096 + 4095
-    AND at BETWEEN :from AND :to AND ${column} IS NOT NULL`;
+/** What a sample gives of a metric: see `measuredRows`. */
+const partsOf = ({ kind, of: [c, whole] }: Metric): Record<string, string> => {
+  if (kind === 'gauge') return { value: `iif(d.at BETWEEN :from AND :to, ${c}, NULL)` };
+  const owned = (sql: string) => `iif(own.w IS NULL, NULL, ${sql})`;
+  if (whole === undefined)
+    return { value: owned(rate(c)), delta: owned(`${c}_delta`), reset: owned(`${c}_reset`) };
+  return {
+    value: owned(ratio(c, whole)),
+    delta: owned(`iif(${whole} IS NULL, NULL, ${c}_delta)`),
+    reset: owned(`${whole}_reset`),
+    whole: owned(wholeOf(c, whole)),
+  };
+};
 
-export const measureCounter = (c: string) => `${intoMeasured} ${counterRows(c, 'temp.own')}`;
-export const measureRatio = (part: string, whole: string) =>
-  `${intoMeasured} ${ratioRows(part, whole, 'temp.own')}`;
-export const measureGauge = (column: string) => `${intoMeasured} ${gaugeRows(column)}`;
+/**
+ * What each sample of window :n gives for these metrics, in one pass: k, w, at, and of each metric, under `name(id, part)`,
+ *   value  a level, a rate, or part / whole of that sample's deltas, NULL where the whole did not move
+ *   delta, reset (counters), whole (ratios)
+ * A gauge is in the window by its time (:from..:to, without the two edge samples outside), a counter by the edges in
+ * `own`. :first..:last are slots that hold all of them. LIMIT -1 keeps SQLite from computing a delta anew wherever it
+ * is named.
+ */
+export const measuredRows = (metrics: readonly Metric[], own: string, name = partName) => `
+  SELECT d.k, d.w, d.at${metrics
+    .flatMap((m) => Object.entries(partsOf(m)).map(([part, sql]) => `,\n    ${sql} AS ${name(m.id, part)}`))
+    .join('')}
+  FROM (${deltas(metrics.flatMap((m) => m.of))} LIMIT -1) d ${
+    metrics.every((m) => m.kind === 'gauge')
+      ? 'WHERE'
+      : `LEFT JOIN ${own} ON own.n = :n AND own.w = d.w AND d.k > own.a AND d.k <= own.b
+  WHERE own.w IS NOT NULL OR`
+  } d.at BETWEEN :from AND :to`;
+
+const partName = (id: string, part: string) => `${id}_${part}`;
+const measuredColumns = (metrics: readonly Metric[]) =>
+  metrics.flatMap((m) => Object.keys(partsOf(m)).map((part) => partName(m.id, part)));
+
+/** Where `measuredRows` are kept while they are aggregated. */
+export const measuredTable = `
+  CREATE TEMP TABLE measured(w INTEGER, k INTEGER, at INTEGER, ${measuredColumns(allMetrics).join(', ')},
+    PRIMARY KEY(w, k)) WITHOUT ROWID`;
+
+export const measure = (metrics: readonly Metric[]) =>
+  `INSERT INTO temp.measured(k, w, at, ${measuredColumns(metrics).join(', ')}) ${measuredRows(metrics, 'temp.own')}`;
 
 /** Linear interpolation as numpy's default: SQLite's percentile(). */
-const aggregate = (value: string) =>
-  `avg(${value}) AS mean, min(${value}) AS min, max(${value}) AS max, percentile(${value}, 50) AS p50,
-   percentile(${value}, 95) AS p95, count(${value}) AS n`;
+const aggregate = (value: string) => [
+  `avg(${value})`,
+  `min(${value})`,
+  `max(${value})`,
+  `percentile(${value}, 50)`,
+  `percentile(${value}, 95)`,
+  `count(${value})`,
+];
 
+const sums = (metrics: readonly Metric[]) =>
+  metrics
+    .flatMap((m) => [
+      ...aggregate(partName(m.id, 'value')),
+      ...['delta', 'whole', 'reset'].map((part) =>
+        part in partsOf(m) ? `sum(${partName(m.id, part)})` : 'NULL',
+      ),
+    ])
+    .join(', ');
+
+/** Of each metric MEASURED_VALUES columns: mean, min, max, p50, p95, n, then delta, whole and resets added up. */
+export const MEASURED_VALUES = 9;
 /** Over samples: all samples of all workers. */
-export const overSamples = `SELECT ${aggregate('value')}, sum(delta) AS sum FROM temp.measured`;
-
-/** Over time: the samples of each worker. */
-export const overTime = `
-  SELECT w, ${aggregate('value')}, sum(delta) AS delta, sum(whole) AS whole, sum(reset) AS resets
-  FROM temp.measured GROUP BY w ORDER BY w`;
+export const overSamples = (metrics: readonly Metric[]) => `SELECT ${sums(metrics)} FROM temp.measured`;
+/** Over time: w, then the same of each worker's samples. */
+export const overTime = (metrics: readonly Metric[]) =>
+  `SELECT w, ${sums(metrics)} FROM temp.measured GROUP BY w ORDER BY w`;
 
 /** Over workers: one value a worker, handed in as JSON; null ones do not count. */
 export const overWorkers = `
-  SELECT ${aggregate('value')}, sum(value) AS sum FROM json_each(:values)`;
+  SELECT avg(value) AS mean, min(value) AS min, max(value) AS max, percentile(value, 50) AS p50,
+    percentile(value, 95) AS p95, sum(value) AS sum, count(value) AS n FROM json_each(:values)`;
 
 /**
- * Samples with a value inside the window, in slots :first..:last, whoever owns them: the edge samples outside, and of a
- * counter those of a worker whose deltas mean nothing, do not count.
+ * Of each metric, how many samples with a value lie inside the window, in slots :first..:last, whoever owns them: the edge
+ * samples outside, and of a counter those of a worker whose deltas mean nothing, do not count.
  */
-export const coveredSamples = (c: string) => `
-  SELECT count(*) AS n FROM sample s JOIN worker o ON o.w = s.k % 4096
-  WHERE s.k ${inSlots} AND s.${checked(c)} IS NOT NULL
-    AND s.at BETWEEN :from AND :to${kindOf.get(c) === 'gauge' ? '' : ' AND s.at > :from AND o.several IS NULL'}`;
+export const coveredSamples = (metrics: readonly Metric[]) => `
+  SELECT ${metrics
+    .map(({ kind, of }) => {
+      const value = `s.${checked(of.at(-1)!)}`;
+      return kind === 'gauge'
+        ? `count(${value})`
+        : `count(iif(s.at > :from AND o.several IS NULL, ${value}, NULL))`;
+    })
+    .join(', ')}
+  FROM sample s JOIN worker o ON o.w = s.k % 4096 WHERE s.k ${inSlots} AND s.at BETWEEN :from AND :to`;
 
 /** Samples that a window should have: its seconds x workers seen by its end and not removed, whatever we polled. */
 export const expectedSamples = `

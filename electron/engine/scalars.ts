@@ -85,9 +85,12 @@ function fleetOf(s: MetricStatistics): number[] {
 
 const bytes = (values: Float64Array) => new Uint8Array(values.buffer);
 
-/** A blob as it came from SQLite may lie anywhere in its buffer. */
+/** To be read only: a blob that lies well in its buffer is not copied. */
 export function floats(blob: Uint8Array): Float64Array {
-  return new Float64Array(blob.slice().buffer, 0, Math.floor(blob.byteLength / 8));
+  const n = Math.floor(blob.byteLength / 8);
+  return blob.byteOffset % 8 === 0
+    ? new Float64Array(blob.buffer, blob.byteOffset, n)
+    : new Float64Array(blob.slice().buffer, 0, n);
 }
 
 const lastAt = (run: RunFile) =>
@@ -129,59 +132,58 @@ export function readScalars(
 ): Scalars {
   for (const id of ids)
     if (!findMetric(id)) throw new EngineError('not-found', `No metric is called "${id}".`);
-  const place = new Map(steps.map((s, i) => [s.n, i]));
+  const placeOf = new Map(steps.map((s, i) => [s.n, i]));
+  const arrays = arraysOf(steps.length);
   const wanted = ids.map((id) => ({
     id,
     offset: metrics.findIndex((m) => m.id === id) * FLEET,
-    series: emptySeries(id, steps.length, workers),
+    series: emptySeries(id, arrays, workers),
   }));
-  const there = new Uint8Array(steps.length);
-  const put = (n: number, began: number, ended: number, fleet: Float64Array) => {
-    const i = place.get(n);
+  const fleets = new Array<Float64Array | undefined>(steps.length).fill(undefined);
+  const put = (n: number, began: number, ended: number, fleet: Uint8Array) => {
+    const i = placeOf.get(n);
     const step = i === undefined ? undefined : steps[i]!;
     if (i === undefined || step!.from !== began || (step!.to !== null && step!.to !== ended)) return;
-    there[i] = 1;
-    for (const { offset, series } of wanted) putFleet(series, i, fleet, offset);
+    fleets[i] = floats(fleet);
   };
   for (const row of run.all<StoredScalars>(
     'SELECT n, began, ended, fleet FROM scalar WHERE source = :source',
-    {
-      source,
-    },
+    { source },
   ))
-    put(row.n, row.began, row.ended, floats(row.fleet));
-  for (const p of fresh) put(p.n, p.began, p.ended, floats(p.fleet));
+    put(row.n, row.began, row.ended, row.fleet);
+  for (const p of fresh) put(p.n, p.began, p.ended, p.fleet);
+  const columns = wanted.flatMap(({ offset, series }) => columnsOf(series, offset));
+  for (const [i, fleet] of fleets.entries())
+    if (fleet) for (const { array, place } of columns) array[i] = fleet[place]!;
   if (workers.length > 0)
     for (const { id, series } of wanted) {
       for (const row of run.all<{ n: number; each: Uint8Array }>(
         'SELECT n, each FROM worker_scalar WHERE source = :source AND metric = :metric',
         { source, metric: id },
       ))
-        putEach(series.each, place.get(row.n), floats(row.each));
+        putEach(series.each, placeOf.get(row.n), floats(row.each));
       for (const p of fresh) {
         const each = p.each.find(([metric]) => metric === id)?.[1];
-        if (each) putEach(series.each, place.get(p.n), floats(each));
+        if (each) putEach(series.each, placeOf.get(p.n), floats(each));
       }
     }
   return {
     source,
     steps: [...steps],
     series: wanted.map((w) => w.series),
-    missing: there.reduce((n, x) => n - x, steps.length),
+    missing: fleets.filter((fleet) => !fleet).length,
   };
 }
 
-function putFleet(series: ScalarSeries, i: number, fleet: Float64Array, offset: number): void {
-  let at = offset;
-  for (const key of aggregateKeys) series.samples[key][i] = fleet[at++]!;
-  for (const key of aggregateKeys) series.workers[key][i] = fleet[at++]!;
-  for (const key of requestKeys) {
-    if (series.requests) series.requests[key][i] = fleet[at]!;
-    at++;
-  }
-  series.pooled[i] = fleet[at++]!;
-  series.coverage[i] = fleet[at++]!;
-  series.lowerBound[i] = fleet[at]!;
+/** The arrays of a series in the order of a fleet's values, from `offset` on; none for what it does not have. */
+function columnsOf(series: ScalarSeries, offset: number): { array: Float64Array; place: number }[] {
+  const { samples, workers, requests, pooled, coverage, lowerBound } = series;
+  return [
+    ...aggregateKeys.map((key) => samples[key]),
+    ...aggregateKeys.map((key) => workers[key]),
+    ...requestKeys.map((key) => requests?.[key]),
+    ...[pooled, coverage, lowerBound],
+  ].flatMap((array, j) => (array ? [{ array, place: offset + j }] : []));
 }
 
 function putEach(all: readonly WorkerScalars[], i: number | undefined, each: Float64Array): void {
@@ -190,8 +192,25 @@ function putEach(all: readonly WorkerScalars[], i: number | undefined, each: Flo
   for (const own of all) eachKeys.forEach((key, j) => (own[key][i] = each[own.w * EACH + j] ?? NaN));
 }
 
-function emptySeries(id: string, steps: number, workers: readonly number[]): ScalarSeries {
-  const empty = () => new Float64Array(steps).fill(NaN);
+/**
+ * Arrays of NaN of one length, many of them in one buffer: hundreds of buffers of their own would take longer on their way
+ * to another thread than to fill.
+ */
+function arraysOf(length: number): () => Float64Array {
+  const AT_ONCE = 64;
+  let block = new Float64Array(0);
+  let used = 0;
+  return () => {
+    if (used + length > block.length) {
+      block = new Float64Array(AT_ONCE * length).fill(NaN);
+      used = 0;
+    }
+    used += length;
+    return block.subarray(used - length, used);
+  };
+}
+
+function emptySeries(id: string, empty: () => Float64Array, workers: readonly number[]): ScalarSeries {
   const of = <Key extends string>(keys: readonly Key[]) =>
     Object.fromEntries(keys.map((key) => [key, empty()])) as Record<Key, Float64Array>;
   const metric = findMetric(id)!;

@@ -13,31 +13,25 @@ import { WIDTHS, type Width } from './vectors.ts';
 /** Made once a connection: where a statement leaves what the next one reads. */
 export const temporaryTables = `
   CREATE TEMP TABLE own(n INTEGER, w INTEGER, a INTEGER, b INTEGER, lost INTEGER, PRIMARY KEY(n, w)) WITHOUT ROWID;
-  CREATE TEMP TABLE measured(
-    k INTEGER, w INTEGER, at INTEGER, value REAL, delta REAL, whole REAL, ms INTEGER, reset INTEGER, PRIMARY KEY(w, k)
-  ) WITHOUT ROWID;`;
+  ${queries.measuredTable};`;
 
 /** A metric with more samples than this in a window may come from buckets: raw, it would hold up others for too long. */
 const COARSE_FROM = 50_000;
+/** Samples x metrics that are measured in one go; others get their turn in between. */
+const MEASURED_AT_ONCE = 200_000;
 /** A bucket is at most this share of the window. */
 const EDGE_SHARE = 0.01;
 
 /** Windows numbered over all calls, so that calls between which others come in keep their edges. */
 let windows = 0;
 
-interface PerWorker extends Aggregate {
-  w: number;
-  delta: number | null;
-  whole: number | null;
-  resets: number;
-}
-
 export async function statistics(run: RunFile, query: StatisticsQuery): Promise<MetricStatistics[]> {
   const { from, to } = query;
+  const all = query.metrics.map(named);
   if (!(to > from)) throw new EngineError('bad-input', 'Statistics need a span: to must be after from.');
   if (query.coarse === true && ((to - from) / run.intervalMs) * run.workers > COARSE_FROM) {
     const found: MetricStatistics[] = [];
-    for (const id of query.metrics) found.push(await fromBuckets(run, named(id), from, to));
+    for (const metric of all) found.push(await fromBuckets(run, metric, from, to));
     return found;
   }
   const before = query.previous ? [[query.previous.from, query.previous.to]] : [];
@@ -56,13 +50,15 @@ export async function statistics(run: RunFile, query: StatisticsQuery): Promise<
     const found: MetricStatistics[] = [];
     let counted: RequestCounts | undefined;
     const requests = () => (counted ??= requestCounts(run, n));
-    for (const id of query.metrics) {
-      const metric = named(id);
+    const samples = Math.max(1, ((to - from) / run.intervalMs) * run.workers);
+    // powers of two, so that there are few statements to prepare
+    const atOnce = 2 ** Math.max(0, Math.floor(Math.log2(MEASURED_AT_ONCE / samples)));
+    for (let i = 0; i < all.length; i += atOnce) {
       // no await between filling temp.measured and reading it: other calls use it too
       await run.breathe();
       // ... and where they are about many other files, this one's connection was let go, and its tables with it
       if (run.all('SELECT 1 FROM temp.own WHERE n = :n LIMIT 1', { n }).length === 0) makeEdges();
-      found.push(ofMetric(run, metric, { n, from, to, expected, lost, requests }));
+      found.push(...ofMetrics(run, all.slice(i, i + atOnce), { n, from, to, expected, lost, requests }));
     }
     return found;
   } finally {
@@ -86,54 +82,64 @@ interface Window {
   requests: () => RequestCounts;
 }
 
-function ofMetric(run: RunFile, metric: Metric, window: Window): MetricStatistics {
-  const { n, from, to, expected, lost } = window;
+function ofMetrics(run: RunFile, metrics: readonly Metric[], window: Window): MetricStatistics[] {
+  const { from, to } = window;
   run.all('DELETE FROM temp.measured');
   const inWindow = slotsOf(run, from, to);
-  if (metric.kind === 'gauge') {
-    if (inWindow) run.all(queries.measureGauge(metric.of[0]), { ...inWindow, from, to });
-  } else {
-    const slots = run.all<{ first: number; last: number | null }>(queries.windowSlots, { n, from })[0];
-    const sql =
-      metric.of.length === 2
-        ? queries.measureRatio(metric.of[0], metric.of[1])
-        : queries.measureCounter(metric.of[0]);
-    if (slots && slots.last !== null) run.all(sql, { ...slots, n });
-  }
-  const rows = inWindow
-    ? run.all<{ n: number }>(queries.coveredSamples(metric.of.at(-1)!), { ...inWindow, from, to })[0]!.n
-    : 0;
-  const samples = run.all<Aggregate>(queries.overSamples)[0]!;
-  const perWorker = new Map(run.all<PerWorker>(queries.overTime).map((r) => [r.w, r]));
-  const isRatio = metric.of.length === 2;
-  const counts = metric.kind !== 'gauge';
-  const each = workersOf(run).map((w): WorkerStatistics => {
-    const r = perWorker.get(w);
-    const whole = isRatio ? (r?.whole ?? null) : null;
-    const part = isRatio ? (r?.delta ?? null) : null;
+  const owned = run.all<{ first: number; last: number | null }>(queries.windowSlots, {
+    n: window.n,
+    from,
+  })[0];
+  const first = Math.min(inWindow?.first ?? Infinity, owned?.last == null ? Infinity : owned.first);
+  const last = Math.max(inWindow?.last ?? -1, owned?.last ?? -1);
+  if (last >= first) run.all(queries.measure(metrics), { first, last, n: window.n, from, to });
+  const samples = run.rows(queries.overSamples(metrics), {})[0]!;
+  const perWorker = new Map(
+    run.rows(queries.overTime(metrics), {}).map(([w, ...values]) => [w!, values] as const),
+  );
+  const covered = inWindow && run.rows(queries.coveredSamples(metrics), { ...inWindow, from, to })[0]!;
+  const coverage = (i: number) => (window.expected > 0 ? (covered?.[i] ?? 0) / window.expected : null);
+  const workers = workersOf(run);
+  return metrics.map((metric, i) => {
+    const each = workers.map((w): WorkerStatistics =>
+      ofWorker(window, metric, w, measuredAt(perWorker.get(w), i)),
+    );
+    const { mean, min, max, p50, p95, n, delta } = measuredAt(samples, i);
+    const ofSamples = { mean, min, max, p50, p95, n, sum: metric.of.length === 2 ? null : delta };
     return {
-      w,
-      mean: r?.mean ?? null,
-      min: r?.min ?? null,
-      max: r?.max ?? null,
-      p50: r?.p50 ?? null,
-      p95: r?.p95 ?? null,
-      sum: counts && !isRatio ? (r?.delta ?? null) : null,
-      n: r?.n ?? 0,
-      delta: counts && !isRatio ? (r?.delta ?? null) : null,
-      part,
-      whole,
-      ratio: part !== null && whole !== null && whole > 0 ? part / whole : null,
-      resets: r?.resets ?? 0,
-      lost: counts && lost.has(w),
+      ...overAll(run, metric, ofSamples, each, coverage(i)),
+      requests: isLatency(metric) ? requestPercentiles(window.requests(), metric.id) : null,
+      bucketSeconds: 0,
+      seconds: (to - from) / 1000,
     };
   });
-  const ofSamples = { ...samples, sum: counts && !isRatio ? samples.sum : null };
+}
+
+/** A metric's numbers among those of `queries.overSamples` and `overTime`. */
+function measuredAt(row: readonly (number | null)[] | undefined, i: number) {
+  const at = (place: number) => row?.[i * queries.MEASURED_VALUES + place] ?? null;
+  const [mean, min, max, p50, p95] = [at(0), at(1), at(2), at(3), at(4)];
+  return { mean, min, max, p50, p95, n: at(5) ?? 0, delta: at(6), whole: at(7), resets: at(8) ?? 0 };
+}
+
+function ofWorker(
+  window: Window,
+  metric: Metric,
+  w: number,
+  measured: ReturnType<typeof measuredAt>,
+): WorkerStatistics {
+  const { delta, whole, ...rest } = measured;
+  const isRatio = metric.of.length === 2;
+  const counts = metric.kind !== 'gauge';
   return {
-    ...overAll(run, metric, ofSamples, each, expected > 0 ? rows / expected : null),
-    requests: isLatency(metric) ? requestPercentiles(window.requests(), metric.id) : null,
-    bucketSeconds: 0,
-    seconds: (to - from) / 1000,
+    w,
+    ...rest,
+    sum: isRatio ? null : delta,
+    delta: isRatio ? null : delta,
+    part: isRatio ? delta : null,
+    whole,
+    ratio: isRatio && delta !== null && whole !== null && whole > 0 ? delta / whole : null,
+    lost: counts && window.lost.has(w),
   };
 }
 

@@ -5,7 +5,7 @@
  */
 import type { Population, Statistic } from './api-steps.ts';
 import type { Metric } from './catalogue.ts';
-import { counterRows, edges, gaugeRows, ratioRows } from './queries.ts';
+import { edges, measuredRows } from './queries.ts';
 
 export interface SqlWindow {
   from: number;
@@ -75,15 +75,10 @@ export function whySql(
     from: window.from,
     to: window.to,
   };
-  const last = windows.length - 1;
-  const [column, whole] = metric.of;
-  const measured =
-    metric.kind === 'gauge'
-      ? written(gaugeRows(column), values)
-      : written(whole === undefined ? counterRows(column, 'own') : ratioRows(column, whole, 'own'), {
-          ...values,
-          n: last,
-        });
+  const measured = written(
+    measuredRows([metric], 'own', (_, part) => part),
+    { ...values, n: windows.length - 1 },
+  );
   const own =
     metric.kind === 'gauge'
       ? ''
