@@ -6,7 +6,7 @@ import type { StepSettings, StepSource } from './api-steps.ts';
 import { EngineError } from './errors.ts';
 import type { ReaderCalls } from './reader.ts';
 import type { FoundSteps, StepsFound } from './step-scan.ts';
-import { defaultSettings, fixedSteps, type FoundStep } from './steps.ts';
+import { defaultSettings, fixedSteps } from './steps.ts';
 import type { RunStore } from './store.ts';
 
 /** The task under which a run's own scan goes on. */
@@ -32,6 +32,8 @@ export class StepKeeper {
   /** Final steps that the file has of what this scan found. */
   private known = { idle: 0, sleep: 0 };
   private settings: Settings | null = null;
+  /** The file says that this scan looks for steps. */
+  private wrote = false;
 
   constructor(store: RunStore, reader: ReaderCalls, stepped: () => void, onFault: (error: unknown) => void) {
     this.store = store;
@@ -63,6 +65,7 @@ export class StepKeeper {
   /** Settings were changed: all is found anew with the next tick. */
   restart(): void {
     this.settings = null;
+    this.wrote = false;
     this.known = { idle: 0, sleep: 0 };
   }
 
@@ -81,7 +84,7 @@ export class StepKeeper {
       const result = await this.reader.scanSteps(file, OWN, { settings, known: this.known, ended });
       // restarted meanwhile: what was found is of other settings
       if (this.settings !== settings || this.store.closed) return;
-      this.write(result, settings);
+      this.write(result, settings, ended && result.slot >= result.slots);
       // spells come after the steps, which are asked for first; both count in what is said
       progress?.(result.slot, 2 * result.slots);
       more = result.slot < result.slots;
@@ -89,31 +92,32 @@ export class StepKeeper {
     for (let more = true; more;) {
       const { slot, slots, at, spells } = await this.reader.scanPressure(file, ended);
       if (this.store.closed) return;
-      this.store.steps.writeSpells(spells, at ?? meta.startedAt);
+      if (spells.length > 0 || (ended && slot >= slots))
+        this.store.steps.writeSpells(spells, at ?? meta.startedAt);
       progress?.(slots + slot, 2 * slots);
       more = slot < slots;
     }
   }
 
-  private write(result: StepsFound, settings: Settings): void {
-    const until = result.at ?? this.store.meta.startedAt;
-    let changed = false;
-    for (const source of ['idle', 'sleep'] as const) {
+  /** Writes only what is new; up to where was looked at the first time and at the end. */
+  private write(result: StepsFound, settings: Settings, last: boolean): void {
+    const { store } = this;
+    const until = result.at ?? store.meta.startedAt;
+    const begin = store.firstTickAt();
+    // of fixed steps only the last one can be another
+    const first = Math.max(0, store.steps.count('fixed') - 1);
+    const fixed =
+      begin === null || result.at === null
+        ? []
+        : fixedSteps(begin, result.at, settings.fixed.everySeconds, first);
+    const found = (['idle', 'sleep'] as const).map((source) => {
       const { first, final, pending }: FoundSteps = result[source];
-      const steps = [...final, ...pending];
-      changed = this.store.steps.writeFound(source, settings[source], until, first, steps) || changed;
       this.known[source] = first + final.length;
-    }
-    changed = this.writeFixed(settings.fixed, until, result.at) || changed;
+      return { source, settings: settings[source], first, steps: [...final, ...pending] };
+    });
+    const all = [...found, { source: 'fixed' as const, settings: settings.fixed, first, steps: fixed }];
+    const changed = store.steps.writeFound(all, until, last || !this.wrote);
+    this.wrote = true;
     if (changed) this.stepped();
-  }
-
-  private writeFixed(settings: StepSettings, until: number, at: number | null): boolean {
-    const begin = this.store.firstTickAt();
-    const all: FoundStep[] =
-      begin === null || at === null ? [] : fixedSteps(begin, at, settings.everySeconds);
-    // only the last one can be another
-    const first = Math.max(0, Math.min(all.length, this.store.steps.count('fixed')) - 1);
-    return this.store.steps.writeFound('fixed', settings, until, first, all.slice(first));
   }
 }

@@ -49,6 +49,7 @@ const columns = 'n, number, kind, began, ended';
 export class StepStore {
   private readonly db: Database.Database;
   private readonly putStep: Database.Statement;
+  private readonly since: Database.Statement;
 
   constructor(db: Database.Database) {
     this.db = db;
@@ -56,6 +57,7 @@ export class StepStore {
       `INSERT INTO step(source, n, number, kind, began, ended) VALUES (?, ?, ?, ?, ?, ?)
        ON CONFLICT(source, n) DO UPDATE SET began = excluded.began, ended = excluded.ended`,
     );
+    this.since = db.prepare(`SELECT ${columns} FROM step WHERE source = ? AND n >= ? ORDER BY n`);
   }
 
   /** Throws its scalars away where the run's numbers changed behind them. */
@@ -82,29 +84,35 @@ export class StepStore {
       .run(source, JSON.stringify(settings), FINDER_VERSION, until);
   }
 
-  /** Steps of a source from place `first` on; what stood there is no more. True where something is another. */
+  /**
+   * Of each source its steps from place `first` on; what stood there is no more. `look`: that was looked until then is
+   * written even where nothing is another. True where something is.
+   */
   writeFound(
-    source: StepSource,
-    settings: StepSettings,
+    found: readonly {
+      source: StepSource;
+      settings: StepSettings;
+      first: number;
+      steps: readonly FoundStep[];
+    }[],
     until: number,
-    first: number,
-    steps: readonly FoundStep[],
+    look: boolean,
   ): boolean {
     return this.db.transaction(() => {
-      this.putSet(source, settings, until);
-      const before = this.db
-        .prepare(`SELECT ${columns} FROM step WHERE source = ? AND n >= ? ORDER BY n`)
-        .all(source, first) as StoredStep[];
-      let changed = before.length !== steps.length;
-      steps.forEach((s, i) => {
-        const old = before[i];
-        if (old?.began === s.from && old.ended === s.to) return;
-        changed = true;
-        this.putStep.run(source, first + i, first + i, 'train', s.from, s.to);
-      });
-      if (before.length > steps.length)
-        this.db.prepare('DELETE FROM step WHERE source = ? AND n >= ?').run(source, first + steps.length);
-      return changed;
+      let any = false;
+      for (const { source, settings, first, steps } of found) {
+        const before = this.since.all(source, first) as StoredStep[];
+        const isOther = (s: FoundStep, i: number) => before[i]?.began !== s.from || before[i].ended !== s.to;
+        const changed = before.length !== steps.length || steps.some(isOther);
+        if (changed || look) this.putSet(source, settings, until);
+        steps.forEach((s, i) => {
+          if (isOther(s, i)) this.putStep.run(source, first + i, first + i, 'train', s.from, s.to);
+        });
+        if (before.length > steps.length)
+          this.db.prepare('DELETE FROM step WHERE source = ? AND n >= ?').run(source, first + steps.length);
+        any ||= changed;
+      }
+      return any;
     })();
   }
 

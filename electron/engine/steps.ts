@@ -226,13 +226,13 @@ export class WorkFinder {
 }
 
 /** Steps of equal length from `begin` on; the last one runs until `now`. */
-export function fixedSteps(begin: number, now: number, everySeconds: number): FoundStep[] {
+export function fixedSteps(begin: number, now: number, everySeconds: number, first = 0): FoundStep[] {
   const every = everySeconds * 1000;
-  const n = Math.max(0, Math.ceil((now - begin) / every));
-  return Array.from({ length: n }, (_, i) => ({
-    from: begin + i * every,
-    to: begin + (i + 1) * every <= now ? begin + (i + 1) * every : null,
-  }));
+  const n = Math.max(0, Math.ceil((now - begin) / every) - first);
+  return Array.from({ length: n }, (_, i) => {
+    const from = begin + (first + i) * every;
+    return { from, to: from + every <= now ? from + every : null };
+  });
 }
 
 /** A step this much shorter than its neighbours is probably an evaluation. */
