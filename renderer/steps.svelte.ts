@@ -32,6 +32,9 @@ export interface StepZoom {
   before: { window: Span; range: Range; following: boolean };
 }
 
+/** Taking a mark back is offered beside the ribbon for so long; in the menu until there is another one. */
+const OFFERED_MS = 15_000;
+
 export class RunSteps {
   readonly #methods: Remote;
   readonly #run: string;
@@ -45,6 +48,9 @@ export class RunSteps {
   task = $state<string | null>(null);
   /** The last mark set from this page. */
   marked = $state.raw<Marked | null>(null);
+  /** It was set so lately that taking it back is offered beside the ribbon. */
+  justMarked = $state(false);
+  #markedTimer: ReturnType<typeof setTimeout> | undefined;
   zoom = $state.raw<StepZoom | null>(null);
   error = $state<string | null>(null);
   #asking = false;
@@ -73,6 +79,7 @@ export class RunSteps {
   close() {
     this.#closed.abort();
     this.#search?.abort();
+    clearTimeout(this.#markedTimer);
   }
 
   /** After a reconnect: what was selected there stays selected. */
@@ -155,6 +162,20 @@ export class RunSteps {
   async mark(end: boolean) {
     await this.#change(async () => {
       this.marked = await this.#methods.mark({ step: null, kind: null, at: null, end, run: this.#run });
+      this.justMarked = true;
+      clearTimeout(this.#markedTimer);
+      this.#markedTimer = setTimeout(() => (this.justMarked = false), OFFERED_MS);
+      await this.load();
+    });
+  }
+
+  /** Takes back the last mark that was set from this page. */
+  async takeMarkBack() {
+    const { marked } = this;
+    if (!marked) return;
+    await this.#change(async () => {
+      this.marked = null;
+      await this.#methods.takeMarkBack(this.#run, marked.step);
       await this.load();
     });
   }

@@ -108,6 +108,11 @@ describe.concurrent('what is no mark', () => {
       [{ body: 'null' }, 400, 'A mark is an object such as {"step": 12}.'],
       [{ body: '{"stpe": 12}' }, 400, 'A mark has no "stpe". It has step, kind, at, end and run.'],
       [{ body: '{"step": "12"}' }, 400, 'A step is a whole number from 0 on, not "12".'],
+      [
+        { body: '{"step": null}' },
+        400,
+        'The step is null. Leave it out for the next one, or give its number.',
+      ],
       [{ body: '{"step": 1.5}' }, 400, 'A step is a whole number from 0 on, not 1.5.'],
       [{ body: '{"step": -1}' }, 400, 'A step is a whole number from 0 on, not -1.'],
       [{ body: '{"kind": "test"}' }, 400, 'A step is of kind train, eval, other, not "test".'],
@@ -206,6 +211,29 @@ describe.concurrent('marks', () => {
       { number: 1, kind: 'train', from: at, to: at + 10 },
       { number: 2, kind: 'train', from: at + 20, to: at + 30 },
     ]);
+  });
+
+  it('can be taken back, the last one first; the step before runs on', async ({ onTestFinished }) => {
+    const { send, marked, methods, cluster } = await recording(onTestFinished);
+    const back = (step: Step) => methods.takeMarkBack(cluster.recording, step);
+    const one = (await send({ step: 1 })).body.step;
+    const two = (await send({ step: 2 })).body.step;
+    const over = (await send({ end: true })).body.step;
+    await expect(back(two)).rejects.toThrow(
+      'Only the last mark can be taken back. Another one came after it.',
+    );
+    await back(over);
+    expect(await marked()).toMatchObject([
+      { number: 1, to: two.from },
+      { number: 2, to: null },
+    ]);
+    await back(two);
+    expect(await marked()).toEqual([{ number: 1, kind: 'train', from: one.from, to: null }]);
+    await back(one);
+    expect(await marked()).toEqual([]);
+    expect((await methods.steps(cluster.recording, null)).source).not.toBe('mark');
+    await expect(back(one)).rejects.toThrow('Only the last mark can be taken back.');
+    expect((await send({ step: 5 })).body.step).toMatchObject({ n: 0, number: 5 });
   });
 
   it('with two runs say which', async ({ onTestFinished }) => {

@@ -63,3 +63,17 @@ test('marks by HTTP and from the command line stand on the ribbon', async ({ pag
   const cli = [path.join(root, 'out/main/engine.js'), 'mark', '--step', '42', '--data', folder];
   await appears(42, () => promisify(execFile)(process.execPath, cli));
 });
+
+test('a mark by mistake is taken back', async ({ page, serve }) => {
+  const { url } = await serve({ connect: true });
+  await page.goto(url);
+  await expectLines(page, 8);
+  const source = page.getByRole('button', { name: /^Steps / });
+  await expect(source).not.toHaveText(/marks/);
+  const before = await source.textContent();
+  await page.keyboard.press('m');
+  await expect(source).toHaveText(/marks/);
+  await page.getByRole('button', { name: 'Take back' }).click();
+  await expect(source).toHaveText(before!);
+  await expect(page.getByRole('button', { name: 'Take back' })).toBeHidden();
+});

@@ -290,6 +290,8 @@ export interface StepMethods {
   chooseSteps(run: string, source: StepSource | null): Steps;
   setStepKind(run: string, source: StepSource, n: number, kind: StepKind): Step;
   mark(input: MarkInput): Marked;
+  /** Takes the last mark back, which gave this step. `bad-input` where another one came after it. */
+  takeMarkBack(run: string, step: Step): void;
 
   scalars(query: ScalarQuery): Scalars;
   stragglers(query: WorkQuery): Stragglers;

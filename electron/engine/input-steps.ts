@@ -1,6 +1,7 @@
 /** What comes over the wire about steps, looked at before anything is done with it. All throw `bad-input` with a sentence. */
-import type { MarkInput, StepKind, StepSettings, StepSource } from './api-steps.ts';
+import type { MarkInput, Step, StepKind, StepSettings, StepSource } from './api-steps.ts';
 import { EngineError } from './errors.ts';
+import { number } from './input.ts';
 
 const bad = (message: string) => new EngineError('bad-input', message);
 
@@ -83,4 +84,11 @@ export function checkedMark(input: MarkInput, now: number): CheckedMark {
     at: at === null ? now : timeOf(at),
     end,
   };
+}
+
+/** A step as it was given out, to be found again. */
+export function checkedStep(step: Step): { n: number; began: number; ended: number | null } {
+  if (typeof step !== 'object' || step === null) throw bad('A step is meant by what it was given out as.');
+  const { n, from, to } = step;
+  return { n: number(n, 'n'), began: number(from, 'from'), ended: to === null ? null : number(to, 'to') };
 }

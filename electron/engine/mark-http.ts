@@ -54,6 +54,10 @@ export async function takeMark(
     say(400, { error: 'The body is no JSON. Send for example {"step": 12}.' });
     return;
   }
+  if (typeof input === 'object' && input !== null && 'step' in input && input.step === null) {
+    say(400, { error: 'The step is null. Leave it out for the next one, or give its number.' });
+    return;
+  }
   try {
     say(200, await mark(input as MarkInput));
   } catch (error) {

@@ -6,7 +6,7 @@ import type { Events, Implementation } from './api.ts';
 import type { FindStepsQuery, MarkInput, StepMethods, StepSet, StepSource } from './api-steps.ts';
 import { EngineError } from './errors.ts';
 import { checkQuery, number, text } from './input.ts';
-import { checkedMark, checkedSettings, stepKindOf, stepSourceOf } from './input-steps.ts';
+import { checkedMark, checkedSettings, checkedStep, stepKindOf, stepSourceOf } from './input-steps.ts';
 import type { StoredRun } from './library.ts';
 import type { ReaderCalls } from './reader.ts';
 import { settingsOf, StepKeeper } from './step-keeper.ts';
@@ -299,6 +299,12 @@ export function createStepMethods(around: StepSurroundings): StepWork {
         );
         if (changed) emit('stepped', { run: run.id });
         return { run: run.id, step: stepOf(step), changed };
+      },
+      takeMarkBack: async (id, step) => {
+        const run = runOf(id);
+        const mark = checkedStep(step);
+        await withStore(run, (store) => store.steps.takeBack(mark));
+        emit('stepped', { run: run.id });
       },
       scalars: async (query, signal) => {
         checkQuery({ ...query, from: 0, to: 1 });

@@ -169,6 +169,23 @@ export class StepStore {
     })();
   }
 
+  /** The step that the last mark began is no more, the one that it ended runs on. */
+  takeBack(mark: { n: number; began: number; ended: number | null }): void {
+    this.db.transaction(() => {
+      const [before, last] = [null, null, ...this.steps('mark')].slice(-2);
+      if (last?.n !== mark.n || last.began !== mark.began || last.ended !== mark.ended)
+        throw new EngineError(
+          'bad-input',
+          'Only the last mark can be taken back. Another one came after it.',
+        );
+      for (const table of ['scalar', 'worker_scalar'])
+        this.db.prepare(`DELETE FROM ${table} WHERE source = 'mark' AND n >= ?`).run(last.n - 1);
+      const goesOn = last.ended !== null ? last : before?.ended === last.began ? before : null;
+      if (goesOn !== last) this.db.prepare("DELETE FROM step WHERE source = 'mark' AND n = ?").run(last.n);
+      if (goesOn) this.putStep.run('mark', goesOn.n, goesOn.number, goesOn.kind, goesOn.began, null);
+    })();
+  }
+
   private endStep(last: StoredStep | undefined, m: MarkOfStep): { step: StoredStep; changed: boolean } {
     const asked = m.number === null || m.number === last?.number;
     if (last && asked && last.ended !== null && m.number !== null) return { step: last, changed: false };
