@@ -44,11 +44,12 @@ const series = (metric: string, more: Partial<ScalarSeries> = {}): ScalarSeries 
   metric,
   samples: aggregate(1000),
   workers: aggregate(2000),
+  deltas: null,
   requests: null,
   pooled: of(0.5, 0.6, 0.7, 0.8),
   coverage: of(1, 0.7, 1, 1),
   lowerBound: of(0, 1, 0, 0),
-  each: [0, 1].map((w) => ({ ...aggregate(3000 + 100 * w), w, pooled: of(w, w, w, w) })),
+  each: [0, 1].map((w) => ({ ...aggregate(3000 + 100 * w), w, pooled: of(w, w, w, w), deltas: null })),
   ...more,
 });
 const found: Scalars = {

@@ -5,7 +5,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterAll, expect, onTestFinished, test } from 'vitest';
-import type { Aggregate } from '../electron/engine/api.ts';
+import type { Aggregate, DeltaStatistics } from '../electron/engine/api.ts';
 import { answerOf, bodyOf, readerFor, RunMaker, START, temporaryFolder } from './run-files.ts';
 
 interface Expected {
@@ -16,7 +16,10 @@ interface Expected {
     own: number | null;
     part?: number | null;
     whole?: number | null;
+    deltas?: DeltaStatistics;
   })[];
+  /** Of counters. */
+  deltas?: DeltaStatistics;
   pooled?: number | null;
   coverage: number | null;
 }
@@ -34,6 +37,7 @@ const { runs } = JSON.parse(
   fs.readFileSync(path.join(import.meta.dirname, 'fixtures/statistics/statistics.json'), 'utf8'),
 ) as { runs: RandomRun[] };
 const keys = ['mean', 'min', 'max', 'p50', 'p95', 'sum', 'n'] as const;
+const deltaKeys = ['mean', 'min', 'max', 'p50', 'p95'] as const;
 
 /** Equal up to the last bits: sums are added up in another order. */
 function equal(found: number | null, wanted: number | null, what: string): void {
@@ -83,11 +87,19 @@ test.each(runs.map((run, i) => ({ i, ...run })))('run $i', async ({ i, ticks, wi
         equal(own.samples[key], wanted.samples[key], `${where}, over samples: ${key}`);
         equal(own.workers[key], wanted.workers[key], `${where}, over workers: ${key}`);
       }
+      for (const key of deltaKeys)
+        equal(own.deltas?.[key] ?? null, wanted.deltas?.[key] ?? null, `${where}, of deltas: ${key}`);
       if (wanted.pooled !== undefined) equal(own.pooled, wanted.pooled, `${where}, pooled`);
       equal(own.coverage, wanted.coverage, `${where}, coverage`);
       expect(own.each).toHaveLength(wanted.each.length);
       for (const [w, worker] of wanted.each.entries()) {
         for (const key of keys) equal(own.each[w]![key], worker[key], `${where}, over time of w${w}: ${key}`);
+        for (const key of deltaKeys)
+          equal(
+            own.each[w]!.deltas?.[key] ?? null,
+            worker.deltas?.[key] ?? null,
+            `${where}, deltas of w${w}: ${key}`,
+          );
         if (worker.whole !== undefined) {
           equal(own.each[w]!.ratio, worker.own, `${where}, ratio of w${w}`);
           equal(own.each[w]!.part, worker.part ?? null, `${where}, part of w${w}`);

@@ -91,6 +91,7 @@ function series(metric: string, values: number[], more: Partial<ScalarSeries> = 
     metric,
     samples: { ...blank(n), mean: own },
     workers: { ...blank(n), sum: own },
+    deltas: null,
     requests: null,
     pooled: own,
     coverage: Float64Array.from(values, (v) => (Number.isNaN(v) ? NaN : 0.839)),

@@ -55,6 +55,7 @@ const statistics = (
 ): MetricStatistics => ({
   metric,
   bucketSeconds: 0,
+  deltas: null,
   requests: null,
   seconds: 60,
   samples: none,
@@ -69,6 +70,7 @@ const statistics = (
     part: null,
     whole: null,
     ratio: null,
+    deltas: null,
     resets: 0,
     lost: false,
     ...e,

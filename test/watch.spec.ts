@@ -157,7 +157,7 @@ test('panels are moved by keyboard and by hand, and stay so; all of the catalogu
 
   await page.keyboard.press('p');
   const menu = page.getByRole('dialog', { name: 'Panels' });
-  await expect(menu.getByRole('checkbox')).toHaveCount(19 + 1);
+  await expect(menu.getByRole('checkbox')).toHaveCount(21 + 1);
   await menu.getByLabel('Queue time').check();
   // dragged to the top
   const list = menu.getByRole('list', { name: 'Order' });

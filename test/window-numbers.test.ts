@@ -11,6 +11,7 @@ const nothing = { mean: null, min: null, max: null, p50: null, p95: null, sum: n
 const statistics = (metric: string, more: Partial<MetricStatistics> = {}): MetricStatistics => ({
   metric,
   bucketSeconds: 0,
+  deltas: null,
   requests: null,
   seconds: 90,
   samples: some,

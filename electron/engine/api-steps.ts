@@ -2,7 +2,7 @@
  * The part of the contract that is about steps: where they come from, their scalars, and why a number is what it is.
  * Types only; api.ts tells the units.
  */
-import type { Aggregate } from './api.ts';
+import type { Aggregate, DeltaStatistics } from './api.ts';
 
 /**
  * Where steps come from. mark: told by the trainer, a script or a person. idle: the whole cluster had nothing to do and
@@ -106,10 +106,15 @@ export interface StatisticArrays {
   n: Float64Array;
 }
 
+/** Of each sample's delta: counters only. */
+export type DeltaArrays = Record<keyof DeltaStatistics, Float64Array>;
+
 export interface ScalarSeries {
   metric: string;
   /** Over samples: all samples of all workers. */
   samples: StatisticArrays;
+  /** Over samples, of each sample's delta. null: no counter. */
+  deltas: DeltaArrays | null;
   /** Over workers: one value a worker (its mean, its delta, its ratio). */
   workers: StatisticArrays;
   /** Over requests, latencies only: from merged histogram buckets. */
@@ -145,6 +150,7 @@ export interface WorkerScalars {
   sum: Float64Array;
   /** Ratios and histograms: part / whole. */
   pooled: Float64Array;
+  deltas: DeltaArrays | null;
 }
 
 export interface Scalars {

@@ -217,6 +217,8 @@ export interface MetricStatistics {
   seconds: number;
   /** Over samples: all samples of all workers. */
   samples: Aggregate;
+  /** Over samples, of each sample's delta and not of its rate: counters only, not from buckets. Otherwise null. */
+  deltas: DeltaStatistics | null;
   /** Over workers: one value a worker (its mean, or its delta). */
   workers: Aggregate;
   /** Ratios and histograms: sum of parts / sum of wholes over all workers. null: no traffic. */
@@ -230,8 +232,19 @@ export interface MetricStatistics {
   each: WorkerStatistics[];
 }
 
+/** Of what each sample of a counter adds to the one before. */
+export interface DeltaStatistics {
+  mean: number | null;
+  min: number | null;
+  max: number | null;
+  p50: number | null;
+  p95: number | null;
+}
+
 export interface WorkerStatistics extends Aggregate {
   w: number;
+  /** As MetricStatistics.deltas, over this worker's samples. */
+  deltas: DeltaStatistics | null;
   /** Counters: reset-aware increase. null: no earlier sample to count from. */
   delta: number | null;
   /** Ratios and histograms: the parts. */

@@ -218,11 +218,17 @@ const sums = (metrics: readonly Metric[]) =>
       ...['delta', 'whole', 'reset'].map((part) =>
         part in partsOf(m) ? `sum(${partName(m.id, part)})` : 'NULL',
       ),
+      ...(m.kind === 'counter'
+        ? aggregate(partName(m.id, 'delta')).slice(0, -1)
+        : Array<string>(5).fill('NULL')),
     ])
     .join(', ');
 
-/** Of each metric MEASURED_VALUES columns: mean, min, max, p50, p95, n, then delta, whole and resets added up. */
-export const MEASURED_VALUES = 9;
+/**
+ * Of each metric MEASURED_VALUES columns: mean, min, max, p50, p95, n, then delta, whole and resets added up, then mean, min,
+ * max, p50 and p95 of a counter's deltas.
+ */
+export const MEASURED_VALUES = 14;
 /** Over samples: all samples of all workers. */
 export const overSamples = (metrics: readonly Metric[]) => `SELECT ${sums(metrics)} FROM temp.measured`;
 /** Over time: w, then the same of each worker's samples. */

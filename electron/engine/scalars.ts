@@ -22,14 +22,16 @@ import type { PackedScalars, StoredStep } from './step-store.ts';
 import type { RunFile } from './timelines.ts';
 
 /** Of the formulas and of the packing; what another version made is made anew. */
-export const SCALARS_VERSION = 1;
+export const SCALARS_VERSION = 2;
 
 const aggregateKeys = ['mean', 'min', 'max', 'p50', 'p95', 'sum', 'n'] as const;
 const requestKeys = ['p50', 'p95', 'p99', 'n', 'atLeast'] as const;
+const deltaKeys = ['mean', 'min', 'max', 'p50', 'p95'] as const;
 const eachKeys = ['mean', 'min', 'max', 'p50', 'p95', 'sum', 'pooled'] as const;
-/** Over samples, over workers, over requests, then pooled, coverage, lower bound. */
-const FLEET = 2 * aggregateKeys.length + requestKeys.length + 3;
-const EACH = eachKeys.length;
+/** Over samples, over workers, over requests, of deltas, then pooled, coverage, lower bound. */
+const FLEET = 2 * aggregateKeys.length + requestKeys.length + deltaKeys.length + 3;
+/** Those of a worker, then of its deltas. */
+const EACH = eachKeys.length + deltaKeys.length;
 
 const number = (value: number | null | undefined) => value ?? NaN;
 
@@ -61,7 +63,12 @@ export async function computeScalars(
     fleet.set(fleetOf(s), metrics.findIndex((m) => m.id === s.metric) * FLEET);
     const values = new Float64Array(s.each.length * EACH);
     for (const [i, w] of s.each.entries())
-      values.set([w.mean, w.min, w.max, w.p50, w.p95, w.sum, w.ratio].map(number), i * EACH);
+      values.set(
+        [w.mean, w.min, w.max, w.p50, w.p95, w.sum, w.ratio, ...deltaKeys.map((key) => w.deltas?.[key])].map(
+          number,
+        ),
+        i * EACH,
+      );
     each.push([s.metric, bytes(values)]);
   }
   each.push([WORK, bytes(packWork(workOf(run, step.began, to), run.workers))]);
@@ -77,6 +84,7 @@ function fleetOf(s: MetricStatistics): number[] {
     ...aggregate(s.workers),
     ...[r?.p50, r?.p95, r?.p99, r?.n].map(number),
     atLeast,
+    ...deltaKeys.map((key) => number(s.deltas?.[key])),
     number(s.pooled),
     number(s.coverage),
     Number(s.lowerBound),
@@ -177,11 +185,12 @@ export function readScalars(
 
 /** The arrays of a series in the order of a fleet's values, from `offset` on; none for what it does not have. */
 function columnsOf(series: ScalarSeries, offset: number): { array: Float64Array; place: number }[] {
-  const { samples, workers, requests, pooled, coverage, lowerBound } = series;
+  const { samples, workers, requests, deltas, pooled, coverage, lowerBound } = series;
   return [
     ...aggregateKeys.map((key) => samples[key]),
     ...aggregateKeys.map((key) => workers[key]),
     ...requestKeys.map((key) => requests?.[key]),
+    ...deltaKeys.map((key) => deltas?.[key]),
     ...[pooled, coverage, lowerBound],
   ].flatMap((array, j) => (array ? [{ array, place: offset + j }] : []));
 }
@@ -189,7 +198,12 @@ function columnsOf(series: ScalarSeries, offset: number): { array: Float64Array;
 function putEach(all: readonly WorkerScalars[], i: number | undefined, each: Float64Array): void {
   if (i === undefined) return;
   // a worker that came later is not in it
-  for (const own of all) eachKeys.forEach((key, j) => (own[key][i] = each[own.w * EACH + j] ?? NaN));
+  for (const own of all) {
+    const { deltas } = own;
+    const at = (place: number) => each[own.w * EACH + place] ?? NaN;
+    eachKeys.forEach((key, j) => (own[key][i] = at(j)));
+    if (deltas) deltaKeys.forEach((key, j) => (deltas[key][i] = at(eachKeys.length + j)));
+  }
 }
 
 /**
@@ -214,15 +228,17 @@ function emptySeries(id: string, empty: () => Float64Array, workers: readonly nu
   const of = <Key extends string>(keys: readonly Key[]) =>
     Object.fromEntries(keys.map((key) => [key, empty()])) as Record<Key, Float64Array>;
   const metric = findMetric(id)!;
+  const deltas = () => (metric.kind === 'counter' ? of(deltaKeys) : null);
   return {
     metric: id,
     samples: of(aggregateKeys) satisfies StatisticArrays,
     workers: of(aggregateKeys),
+    deltas: deltas(),
     requests:
       metric.kind === 'histogram' && metric.unit === 's' ? (of(requestKeys) satisfies RequestArrays) : null,
     pooled: empty(),
     coverage: empty(),
     lowerBound: empty(),
-    each: workers.map((w) => ({ w, ...of(eachKeys) })),
+    each: workers.map((w) => ({ w, ...of(eachKeys), deltas: deltas() })),
   };
 }

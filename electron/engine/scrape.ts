@@ -98,7 +98,8 @@ let authorities: string[] | undefined;
 /** By CA file; making one of hundreds of authorities takes as long again, and each connection would. */
 const contexts = new Map<string, tls.SecureContext>();
 
-function contextFor(ca: string | null): tls.SecureContext {
+/** Of the authorities of the system, of Node and of `ca` (PEM; null: none). */
+export function contextFor(ca: string | null): tls.SecureContext {
   const known = contexts.get(ca ?? '');
   if (known) return known;
   authorities ??= [...new Set([...tls.getCACertificates('default'), ...tls.getCACertificates('system')])];

@@ -104,10 +104,11 @@ function ofMetrics(run: RunFile, metrics: readonly Metric[], window: Window): Me
     const each = workers.map((w): WorkerStatistics =>
       ofWorker(window, metric, w, measuredAt(perWorker.get(w), i)),
     );
-    const { mean, min, max, p50, p95, n, delta } = measuredAt(samples, i);
+    const { mean, min, max, p50, p95, n, delta, deltas } = measuredAt(samples, i);
     const ofSamples = { mean, min, max, p50, p95, n, sum: metric.of.length === 2 ? null : delta };
     return {
       ...overAll(run, metric, ofSamples, each, coverage(i)),
+      deltas: metric.kind === 'counter' ? deltas : null,
       requests: isLatency(metric) ? requestPercentiles(window.requests(), metric.id) : null,
       bucketSeconds: 0,
       seconds: (to - from) / 1000,
@@ -119,7 +120,10 @@ function ofMetrics(run: RunFile, metrics: readonly Metric[], window: Window): Me
 function measuredAt(row: readonly (number | null)[] | undefined, i: number) {
   const at = (place: number) => row?.[i * queries.MEASURED_VALUES + place] ?? null;
   const [mean, min, max, p50, p95] = [at(0), at(1), at(2), at(3), at(4)];
-  return { mean, min, max, p50, p95, n: at(5) ?? 0, delta: at(6), whole: at(7), resets: at(8) ?? 0 };
+  return {
+    ...{ mean, min, max, p50, p95, n: at(5) ?? 0, delta: at(6), whole: at(7), resets: at(8) ?? 0 },
+    deltas: { mean: at(9), min: at(10), max: at(11), p50: at(12), p95: at(13) },
+  };
 }
 
 function ofWorker(
@@ -128,12 +132,13 @@ function ofWorker(
   w: number,
   measured: ReturnType<typeof measuredAt>,
 ): WorkerStatistics {
-  const { delta, whole, ...rest } = measured;
+  const { delta, whole, deltas, ...rest } = measured;
   const isRatio = metric.of.length === 2;
   const counts = metric.kind !== 'gauge';
   return {
     w,
     ...rest,
+    deltas: metric.kind === 'counter' ? deltas : null,
     sum: isRatio ? null : delta,
     delta: isRatio ? null : delta,
     part: isRatio ? delta : null,
@@ -153,7 +158,7 @@ function overAll(
   samples: Aggregate,
   each: WorkerStatistics[],
   coverage: number | null,
-): Omit<MetricStatistics, 'requests' | 'bucketSeconds' | 'seconds'> {
+): Omit<MetricStatistics, 'deltas' | 'requests' | 'bucketSeconds' | 'seconds'> {
   const isRatio = metric.of.length === 2;
   const counts = metric.kind !== 'gauge';
   const values = each.map((e) => (isRatio ? e.ratio : counts ? e.delta : e.mean));
@@ -214,6 +219,7 @@ async function fromBuckets(
     return {
       w,
       ...own.aggregate(metric),
+      deltas: null,
       delta: isRatio ? null : delta,
       part: isRatio ? delta : null,
       whole: isRatio && delta !== null ? whole : null,
@@ -229,6 +235,7 @@ async function fromBuckets(
   const coverage = expected ? totals.n / expected : null;
   return {
     ...overAll(run, metric, totals.aggregate(metric), each, coverage),
+    deltas: null,
     requests: null,
     bucketSeconds: width,
     seconds: (span.to - span.from) / 1000,
