@@ -15,9 +15,11 @@ import type {
   Target,
 } from './api-clusters.ts';
 import type { RequestPercentiles, StepEvents, StepMethods } from './api-steps.ts';
+import type { WandbEvents, WandbMethods } from './api-wandb.ts';
 
 export type * from './api-clusters.ts';
 export type * from './api-steps.ts';
+export type * from './api-wandb.ts';
 
 /** Every error a user can meet. One sentence comes with each; anything else is a bug and shows as one. */
 export type ErrorKind =
@@ -274,7 +276,7 @@ export interface Info {
  * Written as plain functions; `Remote` is what a caller over the wire has. No optional parameters: an AbortSignal comes
  * last, and reaches the implementation there.
  */
-export interface Methods extends StepMethods {
+export interface Methods extends StepMethods, WandbMethods {
   info(): Info;
   catalogue(): MetricInfo[];
 
@@ -316,7 +318,7 @@ export interface Methods extends StepMethods {
 }
 
 /** What the engine tells every page. A `changed` carries no state: read anew. */
-export interface Events extends StepEvents {
+export interface Events extends StepEvents, WandbEvents {
   ticked: Ticked;
   changed: { what: 'clusters' | 'runs' };
 }

@@ -12,6 +12,7 @@ import { EngineError, sentenceOf } from './errors.ts';
 import { mark } from './verb-mark.ts';
 import { why } from './verb-why.ts';
 import * as ofSteps from './verbs-steps.ts';
+import { exportRun, upload } from './verbs-upload.ts';
 import * as verbs from './verbs.ts';
 
 const common = {
@@ -41,6 +42,22 @@ const ofStep = {
   kind: { type: 'string' },
   source: { type: 'string' },
   metric: { type: 'string', multiple: true },
+} as const;
+
+const toWandb = {
+  server: { type: 'string' },
+  entity: { type: 'string' },
+  project: { type: 'string' },
+  name: { type: 'string' },
+  group: { type: 'string' },
+  tag: { type: 'string', multiple: true },
+  notes: { type: 'string' },
+  source: { type: 'string' },
+  metric: { type: 'string', multiple: true },
+  stat: { type: 'string' },
+  workers: { type: 'string' },
+  evals: { type: 'boolean', default: false },
+  plots: { type: 'boolean', default: false },
 } as const;
 
 const table: Record<string, Verb> = {
@@ -116,6 +133,28 @@ const table: Record<string, Verb> = {
     },
     words: [1, 1],
     run: why,
+  },
+  upload: {
+    usage: 'upload RUN --project P [--dry-run] [--live]',
+    about: 'Sends the numbers of each step to Weights & Biases; again: what is new.',
+    example: 'vllm-scope upload grpo-7b --project rl --group grpo-7b --dry-run',
+    options: {
+      ...common,
+      ...toWandb,
+      live: { type: 'boolean', default: false },
+      new: { type: 'boolean', default: false },
+      'dry-run': { type: 'boolean', default: false },
+    },
+    words: [1, 1],
+    run: upload,
+  },
+  export: {
+    usage: 'export RUN --wandb DIR',
+    about: 'Writes a run into a folder that "wandb sync" sends.',
+    example: 'vllm-scope export grpo-7b --wandb . --project rl',
+    options: { ...common, ...toWandb, wandb: { type: 'string' } },
+    words: [1, 1],
+    run: exportRun,
   },
   mark: {
     usage: 'mark [--step N] [--kind eval] [--end] | --how',

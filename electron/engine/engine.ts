@@ -10,7 +10,7 @@ import type { Events, Implementation, RunSummary } from './api.ts';
 import { adoptedRun } from './adopt.ts';
 import { metrics } from './catalogue.ts';
 import { checkTarget } from './check.ts';
-import { ClusterAtWork, fileBytes } from './cluster.ts';
+import { ClusterAtWork } from './cluster.ts';
 import { EngineError, sentenceOf } from './errors.ts';
 import {
   checkedCheck,
@@ -24,11 +24,12 @@ import {
 import { Library, lockFolder, refuseRemoteFolder, type StoredCluster, type StoredRun } from './library.ts';
 import type { Keychain } from './parent.ts';
 import { startReader } from './reader-thread.ts';
-import { rollUpRun } from './recording.ts';
+import { createRunAccess } from './run-access.ts';
 import { mergedHeaders, noSecrets, Secrets } from './secrets.ts';
 import { createStepMethods } from './step-methods.ts';
-import { RunStore } from './store.ts';
 import { pastedTargets, readAuthorities } from './targets.ts';
+import { createUploads } from './uploads.ts';
+import { WandbAccounts } from './wandb-accounts.ts';
 
 export interface EngineOptions {
   dataFolder: string;
@@ -39,6 +40,8 @@ export interface EngineOptions {
   idle?: boolean;
   /** The OS's, by way of the desktop app; null or absent: there is none. */
   keychain?: Keychain | null;
+  /** The system's proxy for an address, by way of the desktop app; undefined: as the environment says. */
+  proxyFor?: (url: string) => Promise<string | null | undefined>;
   /** What a person should see. */
   report?: (sentence: string) => void;
 }
@@ -81,13 +84,14 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     runsFolder,
     version,
     ticked: (data: Events['ticked']) => emit('ticked', data),
-    changed: (what: 'clusters' | 'runs') => emit('changed', { what }),
+    changed: (what: 'clusters' | 'runs') => {
+      emit('changed', { what });
+      if (what === 'runs') uploads.runsChanged();
+    },
     stepped: (run: string) => steps.stepped(run),
     report,
   };
   const clusters = new Map<string, ClusterAtWork>();
-  /** Ended runs whose rollups are being made, so that none is made twice. */
-  const rolling = new Map<string, Promise<void>>();
 
   const clusterOf = (id: string): ClusterAtWork => {
     const cluster = clusters.get(id);
@@ -100,61 +104,16 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     return run;
   };
 
-  /** Closes what a crash left open: its WAL is folded in, its last tick is its end. */
-  const closeUnexpected = (run: StoredRun) => {
-    const now: StoredRun = { ...run, state: 'ended-unexpectedly' };
-    try {
-      const store = RunStore.open(run.file);
-      const last = store.lastTick();
-      now.ended = last?.at ?? null;
-      now.ticks = store.ticks;
-      now.workers = store.workers;
-      store.close(last?.at ?? run.started);
-    } catch (error) {
-      report(sentenceOf(error));
-    }
-    now.bytes = fileBytes(run.file);
-    library.putRun(now);
-  };
-
-  /** Makes missing rollups of a run that is not being written (a crash, a new formula) before it is shown. */
-  const readyToRead = (run: StoredRun): Promise<void> => {
-    if (run.state === 'recording') return Promise.resolve();
-    let work = rolling.get(run.id);
-    if (!work) {
-      work = (async () => {
-        const store = RunStore.open(run.file);
-        try {
-          await rollUpRun(store, reader.calls, Infinity);
-        } finally {
-          store.close(run.ended ?? run.started);
-        }
-        // a crash left the summary without it
-        const now = library.run(run.id);
-        if (now?.generation_tokens === null) {
-          const generation_tokens = await reader.calls.generationTokens(run.file);
-          if (generation_tokens === null) return;
-          library.putRun({ ...now, generation_tokens });
-          emit('changed', { what: 'runs' });
-        }
-      })();
-      rolling.set(run.id, work);
-      work.catch(() => rolling.delete(run.id));
-    }
-    return work;
-  };
-
-  /** Of the run's recording, or opened for this. */
-  const withStore = async <T>(run: StoredRun, act: (store: RunStore) => T | Promise<T>): Promise<T> => {
-    const live = clusters.get(run.cluster)?.recorded?.store;
-    if (live?.meta.id === run.id) return act(live);
-    const store = RunStore.open(run.file);
-    try {
-      return await act(store);
-    } finally {
-      store.close(run.ended ?? run.started);
-    }
-  };
+  const { closeUnexpected, readyToRead, withStore, rolledUp } = createRunAccess({
+    library,
+    reader: reader.calls,
+    liveStore: (run) => {
+      const store = clusters.get(run.cluster)?.recorded?.store;
+      return store?.meta.id === run.id ? store : undefined;
+    },
+    runsChanged: () => emit('changed', { what: 'runs' }),
+    report,
+  });
 
   const steps = createStepMethods({
     reader: reader.calls,
@@ -168,8 +127,19 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     report,
   });
 
+  const uploads = createUploads({
+    ...{ library, reader: reader.calls, version, dataFolder, runOf, readyToRead, emit, report },
+    accounts: new WandbAccounts({
+      ...{ library, secrets, env: process.env },
+      proxyFor: options.proxyFor ?? (() => Promise.resolve(undefined)),
+    }),
+    fill: (run, source) => steps.complete(run, source),
+    now: () => Date.now(),
+  });
+
   const methods: Implementation = {
     ...steps.methods,
+    ...uploads.methods,
 
     info: () => ({
       version,
@@ -323,6 +293,8 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     for (const run of recording)
       if (![...clusters.values()].some((c) => c.state.recording === run.id)) closeUnexpected(run);
 
+  if (options.resume) uploads.goOn();
+
   return {
     methods,
     on: (event, listener) => {
@@ -341,8 +313,9 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     close: async () => {
       for (const cluster of clusters.values())
         await cluster.end().catch((error: unknown) => report(sentenceOf(error))); // the others are ended all the same
+      await uploads.close();
       await steps.close();
-      await Promise.allSettled(rolling.values());
+      await rolledUp();
       await reader.close();
       library.close();
       lock.release();

@@ -5,9 +5,11 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import type { RunState } from './api.ts';
+import type { RunState, UploadState, WandbProblem, WandbTarget } from './api.ts';
 import { EngineError } from './errors.ts';
 import { LIBRARY_APPLICATION_ID, librarySteps, openForWriting } from './schema.ts';
+import type { Mapping } from './upload-mapping.ts';
+import type { LedgerState } from './wandb/types.ts';
 
 export interface StoredCluster {
   id: string;
@@ -44,6 +46,25 @@ export interface StoredRun {
   ticks: number;
   bytes: number | null;
   generation_tokens: number | null;
+}
+
+/** A run on its way to W&B, and what W&B has of it: the authority on where to go on. */
+export interface StoredUpload extends LedgerState {
+  /** The run's id on W&B. */
+  id: string;
+  run: string;
+  target: WandbTarget;
+  mapping: Mapping;
+  live: boolean;
+  /** As it was left; `sending` where nothing sends: the engine ended meanwhile. */
+  state: UploadState;
+  problem: WandbProblem | null;
+  failed: { name: string; reason: string }[];
+  /** Of the first `digestRows` rows; null: none was sent. */
+  digest: string | null;
+  digestRows: number;
+  began: number;
+  updated: number;
 }
 
 /** Filesystems on which SQLite's WAL is unsafe, since its shared memory is not shared: magic numbers of statfs(2). */
@@ -171,7 +192,7 @@ export class Library {
     this.put('run', { ...r });
   }
 
-  private put(table: 'cluster' | 'run', row: Record<string, unknown>): void {
+  private put(table: 'cluster' | 'run' | 'upload', row: Record<string, unknown>): void {
     const names = Object.keys(row);
     this.db
       .prepare(
@@ -184,8 +205,45 @@ export class Library {
     this.db.prepare('DELETE FROM run WHERE id = ?').run(id);
   }
 
+  /** The last one of each run, newest first; of one run, or of all. */
+  uploads(run: string | null): StoredUpload[] {
+    const rows = this.db
+      .prepare('SELECT * FROM upload WHERE run = coalesce(?, run) ORDER BY began DESC, rowid DESC')
+      .all(run) as Record<string, unknown>[];
+    const seen = new Set<unknown>();
+    return rows.filter((r) => !seen.has(r.run) && seen.add(r.run)).map(uploadOf);
+  }
+
+  putUpload(u: StoredUpload): void {
+    this.put('upload', {
+      ...{ id: u.id, run: u.run, target: JSON.stringify(u.target), mapping: JSON.stringify(u.mapping) },
+      ...{ live: Number(u.live), state: u.state, problem: u.problem && JSON.stringify(u.problem) },
+      ...{ failed: JSON.stringify(u.failed), digest: u.digest, digest_rows: u.digestRows },
+      ...{ created: Number(u.created), storage: u.storageId, entity: u.entity, project: u.project },
+      ...{ display_name: u.displayName, acked: u.acked, files: JSON.stringify(u.files) },
+      ...{ complete: Number(u.complete), began: u.began, updated: u.updated },
+    });
+  }
+
   close(): void {
     this.db.pragma('wal_checkpoint(TRUNCATE)');
     this.db.close();
   }
+}
+
+function uploadOf(r: Record<string, unknown>): StoredUpload {
+  const json = <T>(value: unknown) => JSON.parse(value as string) as T;
+  return {
+    ...{ id: r.id as string, run: r.run as string, target: json(r.target), mapping: json(r.mapping) },
+    ...{
+      live: r.live === 1,
+      state: r.state as UploadState,
+      problem: r.problem === null ? null : json(r.problem),
+    },
+    ...{ failed: json(r.failed), digest: r.digest as string | null, digestRows: r.digest_rows as number },
+    ...{ created: r.created === 1, storageId: r.storage as string | null, entity: r.entity as string | null },
+    ...{ project: r.project as string | null, displayName: r.display_name as string | null },
+    ...{ acked: r.acked as number, files: json(r.files), complete: r.complete === 1 },
+    ...{ began: r.began as number, updated: r.updated as number },
+  };
 }

@@ -141,6 +141,7 @@ export function readScalars(
   for (const id of ids)
     if (!findMetric(id)) throw new EngineError('not-found', `No metric is called "${id}".`);
   const placeOf = new Map(steps.map((s, i) => [s.n, i]));
+  const range = { source, first: steps[0]?.n ?? 0, last: steps.at(-1)?.n ?? -1 };
   const arrays = arraysOf(steps.length);
   const wanted = ids.map((id) => ({
     id,
@@ -155,8 +156,8 @@ export function readScalars(
     fleets[i] = floats(fleet);
   };
   for (const row of run.all<StoredScalars>(
-    'SELECT n, began, ended, fleet FROM scalar WHERE source = :source',
-    { source },
+    'SELECT n, began, ended, fleet FROM scalar WHERE source = :source AND n BETWEEN :first AND :last',
+    range,
   ))
     put(row.n, row.began, row.ended, row.fleet);
   for (const p of fresh) put(p.n, p.began, p.ended, p.fleet);
@@ -166,8 +167,8 @@ export function readScalars(
   if (workers.length > 0)
     for (const { id, series } of wanted) {
       for (const row of run.all<{ n: number; each: Uint8Array }>(
-        'SELECT n, each FROM worker_scalar WHERE source = :source AND metric = :metric',
-        { source, metric: id },
+        'SELECT n, each FROM worker_scalar WHERE source = :source AND metric = :metric AND n BETWEEN :first AND :last',
+        { ...range, metric: id },
       ))
         putEach(series.each, placeOf.get(row.n), floats(row.each));
       for (const p of fresh) {

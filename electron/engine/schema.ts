@@ -106,6 +106,16 @@ export const librarySteps: readonly string[] = [
   ALTER TABLE cluster ADD COLUMN headers TEXT NOT NULL DEFAULT '[]';
   ALTER TABLE cluster ADD COLUMN logins TEXT NOT NULL DEFAULT '[]';
   `,
+  // runs on their way to W&B, and what W&B has of them; no keys
+  `
+  CREATE TABLE upload(
+    id TEXT PRIMARY KEY, run TEXT NOT NULL, target TEXT NOT NULL, mapping TEXT NOT NULL, live INTEGER NOT NULL,
+    state TEXT NOT NULL, problem TEXT, failed TEXT NOT NULL, digest TEXT, digest_rows INTEGER NOT NULL,
+    created INTEGER NOT NULL, storage TEXT, entity TEXT, project TEXT, display_name TEXT,
+    acked INTEGER NOT NULL, files TEXT NOT NULL, complete INTEGER NOT NULL,
+    began INTEGER NOT NULL, updated INTEGER NOT NULL) STRICT;
+  CREATE INDEX upload_run ON upload(run, began DESC);
+  `,
 ];
 
 /** Throws `file-foreign` for another application's file, `file-newer` for a newer version. Gives its version. */

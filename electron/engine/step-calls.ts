@@ -15,6 +15,8 @@ import { PressureScan, StepScan, type PressureFound, type ScanQuery, type StepsF
 import type { StoredStep } from './step-store.ts';
 import { stragglers, unpackWork, WORK, type Work } from './stragglers.ts';
 import type { RunFile } from './timelines.ts';
+import type { Mapping } from './upload-mapping.ts';
+import { plan, plotText, rowCount, rows, rowsDigest, type PlannedRows, type Rows } from './upload-rows.ts';
 import { why } from './why.ts';
 
 export interface StepCalls {
@@ -38,6 +40,13 @@ export interface StepCalls {
   stragglers(file: string, from: number, to: number, signal?: AbortSignal): Promise<Stragglers>;
   pressure(file: string, from: number, to: number, signal?: AbortSignal): Promise<PressureSpell[]>;
   why(file: string, query: WhyQuery, signal?: AbortSignal): Promise<Why>;
+
+  /** Rows for W&B that there are by now. */
+  rowCount(file: string, mapping: Mapping, signal?: AbortSignal): Promise<number>;
+  rowsDigest(file: string, mapping: Mapping, rows: number, signal?: AbortSignal): Promise<string | null>;
+  rows(file: string, mapping: Mapping, first: number, count: number, signal?: AbortSignal): Promise<Rows>;
+  plotText(file: string, mapping: Mapping, line: number, name: string): Promise<string | null>;
+  plan(file: string, mapping: Mapping, signal?: AbortSignal): Promise<PlannedRows>;
 }
 
 type OnRun<F> = F extends (file: string, ...args: infer Args) => Promise<infer Result>
@@ -106,4 +115,9 @@ export const stepCalls: { [Call in keyof StepCalls]: OnRun<StepCalls[Call]> } = 
   },
   pressure: (run, _file, from, to) => pressureSpells(run, from, to),
   why: (run, _file, query) => why(run, query),
+  rowCount: (run, _file, mapping) => rowCount(run, mapping),
+  rowsDigest: (run, _file, mapping, n) => rowsDigest(run, mapping, n),
+  rows: (run, _file, mapping, first, count) => rows(run, mapping, first, count),
+  plotText: (run, _file, mapping, line, name) => plotText(run, mapping, line, name),
+  plan: (run, _file, mapping) => plan(run, mapping),
 };

@@ -57,6 +57,8 @@ export interface StepWork {
   methods: { [M in keyof StepMethods]: Implementation[M] };
   /** Steps of a run that is being recorded are others. */
   stepped(run: string): void;
+  /** Finds the steps of a run that is over, and computes all numbers of steps that are not kept yet. */
+  complete(run: StoredRun, source: StepSource): Promise<void>;
   /** What goes on behind is over, or given up. */
   close(): Promise<void>;
 }
@@ -342,6 +344,11 @@ export function createStepMethods(around: StepSurroundings): StepWork {
         4 * run.interval_ms + 6000,
       );
       timers.add(timer);
+    },
+    complete: async (run, source) => {
+      await caughtUp(run);
+      await catching.get(run.id);
+      await fill(run, source);
     },
     close: async () => {
       closed = true;

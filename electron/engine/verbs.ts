@@ -50,6 +50,19 @@ export interface Given {
   end?: boolean;
   run?: string;
   how?: boolean;
+  server?: string;
+  entity?: string;
+  project?: string;
+  group?: string;
+  tag?: string[];
+  notes?: string;
+  evals?: boolean;
+  plots?: boolean;
+  workers?: string;
+  live?: boolean;
+  new?: boolean;
+  'dry-run'?: boolean;
+  wandb?: string;
 }
 
 const DEFAULT_PORT = 8997;

@@ -1,0 +1,100 @@
+/** A run's rows as the W&B client asks for them: out of the reading thread, the same ones every time. */
+import type { ReaderCalls } from './reader.ts';
+import type { Mapping } from './upload-mapping.ts';
+import type { PlotFile } from './upload-rows.ts';
+import type { JsonObject, MetricDefinition, RunIdentity, UploadFile, UploadSource } from './wandb/types.ts';
+
+export interface RowSourceOptions {
+  reader: ReaderCalls;
+  file: string;
+  mapping: Mapping;
+  identity: RunIdentity;
+  config: JsonObject;
+  metrics: readonly MetricDefinition[];
+  /** Computes what is missing, so that rows of steps that ended meanwhile are there. */
+  fill: () => Promise<void>;
+  /** Rows up to this many may be sent next. */
+  rowsGiven: (rows: number) => Promise<void>;
+  /** Live only: null while the run is recorded. */
+  ended: () => number | null;
+}
+
+export class RowSource implements UploadSource {
+  readonly identity: RunIdentity;
+  readonly config: JsonObject;
+  readonly metrics: readonly MetricDefinition[];
+  private readonly options: RowSourceOptions;
+  /** What rows up to `until` added up to. */
+  private seen: { until: number; summary: JsonObject; files: readonly PlotFile[] } = {
+    until: 0,
+    summary: {},
+    files: [],
+  };
+
+  constructor(options: RowSourceOptions) {
+    this.options = options;
+    this.identity = options.identity;
+    this.config = options.config;
+    this.metrics = options.metrics;
+  }
+
+  async lineCount(): Promise<number> {
+    const { reader, file, mapping, fill } = this.options;
+    await fill();
+    return reader.rowCount(file, mapping);
+  }
+
+  async lines(first: number, max: number): Promise<string[]> {
+    const { reader, file, mapping, rowsGiven } = this.options;
+    const { lines } = await reader.rows(file, mapping, first, max);
+    await rowsGiven(first + lines.length);
+    return lines;
+  }
+
+  async summary(lines: number): Promise<JsonObject> {
+    const { _step, _timestamp, _runtime, ...last } = (await this.seenTo(lines)).summary;
+    const runtime = typeof _runtime === 'number' ? _runtime : 0;
+    if (lines === 0) return { _runtime: 0, _wandb: { runtime: 0 } };
+    return {
+      ...last,
+      _step: _step!,
+      _timestamp: _timestamp!,
+      _runtime: runtime,
+      _wandb: { runtime: Math.floor(runtime) },
+    };
+  }
+
+  async files(lines: number): Promise<UploadFile[]> {
+    const { reader, file, mapping } = this.options;
+    if (!mapping.choice.plots) return [];
+    return (await this.seenTo(lines)).files.map(({ name, bytes, line }) => ({
+      name,
+      size: bytes,
+      read: async () => {
+        const text = await reader.plotText(file, mapping, line, name);
+        if (text === null) throw new Error(`Row ${line} has no ${name} any more.`);
+        return Buffer.from(text);
+      },
+    }));
+  }
+
+  ended(): number | null {
+    return this.options.ended();
+  }
+
+  private async seenTo(lines: number) {
+    const { reader, file, mapping } = this.options;
+    // asked for fewer than before: from the start
+    if (lines < this.seen.until) this.seen = { until: 0, summary: {}, files: [] };
+    const { until, summary, files } = this.seen;
+    if (lines > until) {
+      const more = await reader.rows(file, mapping, until, lines - until);
+      this.seen = {
+        until: lines,
+        summary: { ...summary, ...more.summary },
+        files: [...files, ...more.files],
+      };
+    }
+    return this.seen;
+  }
+}

@@ -1,0 +1,379 @@
+/**
+ * Runs on their way to W&B: begins, pauses and ends uploads, and keeps what W&B has of each in the library. What goes up
+ * is upload-rows.ts' work, how it gets there the client's (wandb/).
+ */
+import { randomBytes } from 'node:crypto';
+import path from 'node:path';
+import type { Events, Implementation } from './api.ts';
+import type { Upload, UploadInput, UploadStart, WandbMethods, WandbTarget } from './api-wandb.ts';
+import { EngineError, sentenceOf } from './errors.ts';
+import { checkedUpload, defaultChoice } from './input-uploads.ts';
+import { text } from './input.ts';
+import type { Library, StoredRun, StoredUpload } from './library.ts';
+import type { ReaderCalls } from './reader.ts';
+import { SCALARS_VERSION } from './scalars.ts';
+import { configOf, MAPPING_VERSION, metricDefinitions, sameTarget, type Mapping } from './upload-mapping.ts';
+import { RowSource } from './upload-source.ts';
+import { accountMethods, problemOf, saidPlainly, type WandbAccounts } from './wandb-accounts.ts';
+import { runUrl } from './wandb/account.ts';
+import { writeOfflineRun } from './wandb/dotwandb.ts';
+import { WandbError } from './wandb/errors.ts';
+import type { Http } from './wandb/http.ts';
+import { Sender } from './wandb/sender.ts';
+import type { LedgerState, UploadProgress } from './wandb/types.ts';
+
+export interface UploadSurroundings {
+  library: Library;
+  reader: ReaderCalls;
+  accounts: WandbAccounts;
+  version: string;
+  dataFolder: string;
+  /** Throws `not-found`. */
+  runOf: (id: unknown) => StoredRun;
+  readyToRead: (run: StoredRun) => Promise<void>;
+  /** Finds the run's steps and computes their numbers, as far as they are missing. */
+  fill: (run: StoredRun, source: Mapping['choice']['source']) => Promise<void>;
+  now: () => number;
+  emit: <E extends keyof Events>(event: E, data: Events[E]) => void;
+  report: (sentence: string) => void;
+}
+
+/** Of runs with more workers than have keys of their own. */
+const WORST = 3;
+/** What was chosen last, for the next run. */
+const PREFERENCE = 'wandb';
+type Chosen = Pick<UploadInput, 'target' | 'choice'>;
+
+interface AtWork {
+  sender: Sender;
+  http: Http;
+  progress: UploadProgress | null;
+  paused: boolean;
+  /** Live: with what the run ends on W&B; null: it is recorded. */
+  exitCode: number | null;
+  done: Promise<void>;
+}
+
+export interface UploadWork {
+  methods: { [M in keyof WandbMethods]: Implementation[M] };
+  /** A run may no longer be recorded: then its live upload ends. */
+  runsChanged(): void;
+  /** Live uploads of runs that are recorded go on where they were when the engine ended. */
+  goOn(): void;
+  close(): Promise<void>;
+}
+
+export function createUploads(around: UploadSurroundings): UploadWork {
+  const { library, reader, accounts, runOf } = around;
+  const working = new Map<string, AtWork>();
+  let closed = false;
+
+  const stored = (run: string): StoredUpload | undefined => library.uploads(run)[0];
+  const put = (upload: StoredUpload): StoredUpload => {
+    const now = { ...upload, updated: around.now() };
+    library.putUpload(now);
+    return now;
+  };
+  const change = (id: string, run: string, changed: Partial<StoredUpload>) => {
+    const upload = stored(run);
+    if (upload?.id === id) put({ ...upload, ...changed });
+  };
+
+  const isRecorded = (run: string) => library.run(run)?.state === 'recording';
+
+  const shown = (u: StoredUpload, rowsTotal: number): Upload => {
+    const work = working.get(u.run);
+    const place = { entity: u.entity ?? u.target.entity, project: u.project ?? u.target.project };
+    return {
+      ...{ run: u.run, target: u.target, choice: u.mapping.choice, live: u.live, runId: u.id },
+      state: u.state === 'sending' ? (work ? (work.paused ? 'paused' : 'sending') : 'interrupted') : u.state,
+      url:
+        u.created && place.entity
+          ? runUrl(
+              u.target.server,
+              { entity: place.entity, project: place.project, runId: u.id },
+              accounts.found(u.target.server).appUrl,
+            )
+          : null,
+      ...{ rows: u.acked, rowsTotal: Math.max(u.acked, work?.progress?.rowsTotal ?? rowsTotal) },
+      ...{
+        progress: work?.progress ?? null,
+        problem: u.problem,
+        failedFiles: u.failed,
+        updatedAt: u.updated,
+      },
+    };
+  };
+  const tell = (run: string): Upload => {
+    const upload = shown(stored(run)!, 0);
+    around.emit('uploading', upload);
+    return upload;
+  };
+
+  const ready = async (id: unknown, source: Mapping['choice']['source']): Promise<StoredRun> => {
+    const run = runOf(id);
+    await around.readyToRead(run);
+    await around.fill(run, source);
+    return run;
+  };
+
+  /** Workers with keys of their own, where not all can have them: those that ended last most often. */
+  const worst = async (run: StoredRun): Promise<number[]> => {
+    const { workers } = await reader.stragglers(run.file, run.started, around.now());
+    return workers
+      .sort((a, b) => b.endedLast - a.endedLast || a.idleSeconds - b.idleSeconds || a.w - b.w)
+      .slice(0, WORST)
+      .map(({ w }) => w)
+      .sort((a, b) => a - b);
+  };
+  const freeze = async (run: StoredRun, choice: Mapping['choice']): Promise<Mapping> => ({
+    ...{ version: MAPPING_VERSION, formulas: SCALARS_VERSION, choice },
+    workers: run.workers > choice.workers ? await worst(run) : null,
+  });
+
+  /** Why an earlier upload cannot take what is asked for; null: it can. */
+  const whyNot = async (run: StoredRun, before: StoredUpload, input: UploadInput): Promise<string | null> => {
+    if (!sameTarget(before.target, input.target)) return 'It went to another place before.';
+    const { mapping } = before;
+    if (JSON.stringify(mapping.choice) !== JSON.stringify(input.choice))
+      return 'What goes up is chosen otherwise than before.';
+    if (mapping.version !== MAPPING_VERSION || mapping.formulas !== SCALARS_VERSION)
+      return 'This version of vLLM Scope makes other rows than the one that sent those before.';
+    if (before.digest !== (await reader.rowsDigest(run.file, mapping, before.digestRows)))
+      return 'Steps whose rows are on W&B have other edges, numbers or kinds now.';
+    return null;
+  };
+  /** The upload that would go on, and why it cannot. One that made nothing on W&B holds nothing up. */
+  const earlier = async (run: StoredRun, input: UploadInput) => {
+    const before = input.anew ? undefined : stored(run.id);
+    if (!before?.created) return { before: undefined, changed: null };
+    const changed =
+      before.problem?.kind === 'deleted' ? 'This run was deleted on W&B.' : await whyNot(run, before, input);
+    return { before, changed };
+  };
+
+  const sourceOf = async (
+    run: StoredRun,
+    u: Pick<StoredUpload, 'id' | 'target' | 'mapping'>,
+    ended: () => number | null,
+  ) => {
+    const { target, mapping } = u;
+    const { workerList, endpointList } = await reader.contents(run.file);
+    return new RowSource({
+      ...{ reader, file: run.file, mapping, ended },
+      identity: {
+        ...{ entity: target.entity, project: target.project, runId: u.id },
+        ...{ displayName: target.name || null, group: target.group || null, jobType: 'vllm-metrics' },
+        ...{ tags: target.tags, notes: target.notes || null },
+      },
+      config: configOf(
+        {
+          ...{ version: around.version, name: run.name, cluster: run.cluster_name },
+          ...{ startedAt: run.started, intervalMs: run.interval_ms },
+          ...{ endpoints: endpointList, workers: workerList },
+        },
+        mapping,
+      ),
+      metrics: metricDefinitions(mapping),
+      fill: async () => {
+        const now = library.run(run.id);
+        if (now) await around.fill(now, mapping.choice.source);
+      },
+      rowsGiven: async (rows) => {
+        const digest = await reader.rowsDigest(run.file, mapping, rows);
+        change(u.id, run.id, { digest, digestRows: rows });
+      },
+    });
+  };
+
+  const begin = async (run: StoredRun, upload: StoredUpload): Promise<Upload> => {
+    const http = await accounts.connect(upload.target.server);
+    const { id, live } = upload;
+    const work = { http, progress: null, paused: false, exitCode: null } as unknown as AtWork;
+    if (live && !isRecorded(run.id)) work.exitCode = 0;
+    const source = await sourceOf(run, upload, () => (live ? work.exitCode : 0));
+    const { created, storageId, entity, project, displayName, acked, files, complete } = upload;
+    work.sender = new Sender({
+      ...{ http, source, mode: live ? 'live' : 'bulk' },
+      ledger: {
+        ...{ created, storageId, entity, project, displayName, acked, files, complete },
+        save: (changed: Partial<LedgerState>) => change(id, run.id, changed),
+      },
+      progress: (progress) => {
+        work.progress = progress;
+        if (working.get(run.id) === work) tell(run.id);
+      },
+    });
+    put({ ...upload, state: 'sending', problem: null });
+    working.set(run.id, work);
+    work.done = send(run.id, id, work).finally(() => http.close());
+    return tell(run.id);
+  };
+
+  const send = async (run: string, id: string, work: AtWork): Promise<void> => {
+    const over = (changed: Partial<StoredUpload>) => {
+      working.delete(run);
+      change(id, run, changed);
+      tell(run);
+    };
+    try {
+      const { outcome, failedFiles } = await work.sender.run();
+      // ended with the engine: the next one goes on
+      if (outcome === 'cancelled' && closed) return;
+      const state = outcome === 'cancelled' || outcome === 'stopped' ? outcome : 'done';
+      over({ state, failed: [...failedFiles] });
+    } catch (error) {
+      if (closed) return;
+      const problem =
+        error instanceof WandbError
+          ? problemOf(error)
+          : {
+              kind: 'refused' as const,
+              message: sentenceOf(error),
+              advice: 'Try again; if it comes again, export the run for wandb sync.',
+            };
+      if (!(error instanceof WandbError) && !(error instanceof EngineError)) around.report(String(error));
+      over({ state: 'failed', problem });
+    }
+  };
+
+  const workOf = (id: unknown): { run: StoredRun; upload: StoredUpload; work: AtWork | undefined } => {
+    const run = runOf(id);
+    const upload = stored(run.id);
+    if (!upload) throw new EngineError('not-found', 'This run was never uploaded.');
+    return { run, upload, work: working.get(run.id) };
+  };
+
+  const goOn = async (run: StoredRun, upload: StoredUpload): Promise<Upload> => {
+    if (working.has(run.id)) return shown(upload, 0);
+    await around.readyToRead(run);
+    return begin(run, upload);
+  };
+
+  const newUpload = (run: StoredRun, input: UploadInput, mapping: Mapping): StoredUpload => ({
+    ...{ id: newRunId(), run: run.id, target: input.target, mapping, live: input.live },
+    ...{ state: 'sending', problem: null, failed: [], digest: null, digestRows: 0 },
+    ...{ created: false, storageId: null, entity: null, project: null, displayName: null },
+    ...{ acked: 0, files: [], complete: false, began: around.now(), updated: around.now() },
+  });
+
+  const methods: UploadWork['methods'] = {
+    ...accountMethods(accounts, () => lastServer()),
+
+    uploadStart: async (id): Promise<UploadStart> => {
+      const run = runOf(id);
+      await around.readyToRead(run);
+      const { source } = await reader.steps(run.file, null);
+      const before = stored(run.id);
+      const last = library.preferences()[PREFERENCE] as Chosen | undefined;
+      const rowsTotal = before ? await reader.rowCount(run.file, before.mapping) : 0;
+      if (before)
+        return { upload: shown(before, rowsTotal), target: before.target, choice: before.mapping.choice };
+      return {
+        upload: null,
+        target: targetFor(run, last?.target),
+        choice: { ...(last?.choice ?? defaultChoice), source },
+      };
+    },
+    planUpload: async (asked, signal) => {
+      const input = checkedUpload(asked);
+      const run = await ready(input.run, input.choice.source);
+      const { before, changed } = await earlier(run, input);
+      const mapping = before && changed === null ? before.mapping : await freeze(run, input.choice);
+      return {
+        ...(await reader.plan(run.file, mapping, signal)),
+        acked: changed === null ? (before?.acked ?? 0) : 0,
+        changed,
+      };
+    },
+    startUpload: async (asked) => {
+      const input = checkedUpload(asked);
+      const run = await ready(input.run, input.choice.source);
+      if (working.has(run.id)) throw new EngineError('bad-input', 'This run is being uploaded already.');
+      const { before, changed } = await earlier(run, input);
+      if (changed !== null) throw new EngineError('bad-input', `${changed} Upload it as a new run.`);
+      library.setPreference(PREFERENCE, { target: input.target, choice: input.choice } satisfies Chosen);
+      const upload = before
+        ? { ...before, live: input.live }
+        : newUpload(run, input, await freeze(run, input.choice));
+      return saidPlainly(goOn(run, upload));
+    },
+    pauseUpload: (id) => {
+      const { run, work } = workOf(id);
+      if (work) {
+        work.paused = true;
+        work.sender.pause();
+      }
+      return tell(run.id);
+    },
+    resumeUpload: (id) => {
+      const { run, upload, work } = workOf(id);
+      if (!work) return saidPlainly(goOn(run, upload));
+      work.paused = false;
+      work.sender.resume();
+      return tell(run.id);
+    },
+    cancelUpload: async (id) => {
+      const { run, work } = workOf(id);
+      work?.sender.cancel();
+      await work?.done;
+      return tell(run.id);
+    },
+    exportWandb: async (asked, folder, signal) => {
+      const input = checkedUpload({ ...asked, live: false });
+      const run = await ready(input.run, input.choice.source);
+      const mapping = await freeze(run, input.choice);
+      const source = await sourceOf(run, { ...input, id: newRunId(), mapping }, () => 0);
+      const written = await writeOfflineRun(
+        folder === null ? path.join(around.dataFolder, 'exports') : path.resolve(text(folder, 'A folder')),
+        { source, startedAt: run.started, producer: `vllm-scope ${around.version}`, signal },
+      );
+      return { folder: written, rows: await source.lineCount(), command: `wandb sync ${quoted(written)}` };
+    },
+  };
+
+  const lastServer = (): string =>
+    (library.preferences()[PREFERENCE] as Chosen | undefined)?.target.server ?? accounts.found(null).baseUrl;
+  const targetFor = (run: StoredRun, last: WandbTarget | undefined): WandbTarget => {
+    const found = accounts.found(last?.server ?? null);
+    return {
+      server: found.baseUrl,
+      entity: last?.entity ?? found.entity,
+      project: last?.project ?? found.project ?? '',
+      name: `${run.name} (vLLM)`,
+      group: last?.group ?? '',
+      tags: last?.tags ?? ['vllm-scope'],
+      notes: '',
+    };
+  };
+
+  return {
+    methods,
+    runsChanged: () => {
+      for (const [id, work] of working)
+        if (work.exitCode === null && stored(id)?.live && !isRecorded(id)) {
+          work.exitCode = 0;
+          work.sender.wake();
+        }
+    },
+    goOn: () => {
+      for (const upload of library.uploads(null)) {
+        const run = library.run(upload.run);
+        if (!run || !upload.live || upload.state !== 'sending') continue;
+        goOn(run, upload).catch((error: unknown) => around.report(sentenceOf(error)));
+      }
+    },
+    close: async () => {
+      closed = true;
+      for (const { sender } of working.values()) sender.cancel();
+      await Promise.allSettled([...working.values()].map(({ done }) => done));
+    },
+  };
+}
+
+/** Eight characters, as W&B's own. */
+const newRunId = (): string =>
+  Array.from(randomBytes(8), (byte) => 'abcdefghijklmnopqrstuvwxyz0123456789'[byte % 36]).join('');
+
+const quoted = (folder: string): string =>
+  /^[\w./-]+$/.test(folder) ? folder : `'${folder.replaceAll("'", `'\\''`)}'`;
