@@ -13,6 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { SafeStorage, UtilityProcess, utilityProcess } from 'electron';
 import type { FromMain, RecordingState, ToMain } from './engine/parent.ts';
 import { answerOf } from './secrets.ts';
+import { proxyUrl } from './system-proxy.ts';
 
 const slowestRestartMs = 10_000;
 /** Up this long, the next death is a new misfortune and not the last one again. */
@@ -32,6 +33,8 @@ export interface EngineOptions {
   utility: typeof utilityProcess;
   /** null: secrets cannot be kept in the OS's keychain. */
   safeStorage: SafeStorage | null;
+  /** The system's proxy for an address, as Chromium says it. */
+  resolveProxy: (url: string) => Promise<string>;
   /** An engine serves; again after every restart, with the same port and token. */
   onServing(this: void, serving: Serving): void;
   /** What it records has changed. */
@@ -126,6 +129,7 @@ export function startEngine(options: EngineOptions): EngineProcess {
     // after its death under the app the runs that it wrote go on; at the app's own start they have ended
     if (served) env.VLLM_SCOPE_RESUME = '1';
     else delete env.VLLM_SCOPE_RESUME;
+    env.VLLM_SCOPE_PROXY = '1';
     if (options.safeStorage) env.VLLM_SCOPE_KEYCHAIN = '1';
     else delete env.VLLM_SCOPE_KEYCHAIN;
     let listeningAt: number | null = null;
@@ -150,6 +154,15 @@ export function startEngine(options: EngineOptions): EngineProcess {
         case 'state':
           options.onState({ recording: said.recording, stopped: said.stopped });
           break;
+        case 'proxy': {
+          const { id, url } = said;
+          const answered = (proxy: string | null) => child?.post({ type: 'proxied', id, proxy });
+          options.resolveProxy(url).then(
+            (found) => answered(proxyUrl(found)),
+            () => answered(null),
+          );
+          break;
+        }
         default: {
           const answer = options.safeStorage && answerOf(options.safeStorage, said);
           if (answer) child?.post(answer);

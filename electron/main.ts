@@ -14,6 +14,7 @@ import {
   powerMonitor,
   powerSaveBlocker,
   safeStorage,
+  session,
   shell,
   Tray,
   utilityProcess,
@@ -132,6 +133,7 @@ function start(): void {
     firstRestartMs: Number(process.env.VLLM_SCOPE_RESTART_DELAY_MS ?? 250),
     utility: utilityProcess,
     safeStorage: available(safeStorage) ? safeStorage : null,
+    resolveProxy: (url) => session.defaultSession.resolveProxy(url),
     onServing: showPage,
     onState: (next) => {
       state = next;

@@ -1,6 +1,6 @@
 /**
  * The channel to whoever started the engine as its child, which is the desktop app's main process: what main is told,
- * and the OS's keychain, which only main can reach. Secrets go through it and nowhere else.
+ * and what only main can reach: the OS's keychain, and its proxies. Secrets go through it and nowhere else.
  */
 import { EngineError } from './errors.ts';
 
@@ -11,14 +11,17 @@ export type ToMain =
   | { type: 'taken'; port: number; token: string }
   | ({ type: 'state' } & RecordingState)
   | { type: 'seal'; id: number; text: string }
-  | { type: 'unseal'; id: number; sealed: string };
+  | { type: 'unseal'; id: number; sealed: string }
+  | { type: 'proxy'; id: number; url: string };
 
 /** What main says to the engine. */
 export type FromMain =
   | { type: 'end' }
   /** null: the keychain refused. */
   | { type: 'sealed'; id: number; sealed: string | null }
-  | { type: 'unsealed'; id: number; text: string | null };
+  | { type: 'unsealed'; id: number; text: string | null }
+  /** As a URL; null: none is needed. */
+  | { type: 'proxied'; id: number; proxy: string | null };
 
 /** Ready to be shown: nothing in it can mislead a terminal or a menu. */
 export interface RecordingState {
@@ -40,6 +43,8 @@ export interface Parent {
   onMessage(listener: (message: FromMain) => void): void;
   /** null: there is none that keeps secrets. */
   keychain: Keychain | null;
+  /** The system's proxy for an address, as a URL; null: none is needed. Absent: main does not know. */
+  proxyFor?: (url: string) => Promise<string | null>;
 }
 
 /** Electron's utilityProcess has this instead of process.send. */
@@ -69,25 +74,39 @@ function open(): Parent | null {
     else if (process.connected) process.send?.(message, undefined, undefined, () => undefined);
   };
   const onMessage = (listener: (message: FromMain) => void) => void listeners.push(listener);
-  const keychain = process.env.VLLM_SCOPE_KEYCHAIN === '1' ? keychainOver(post, onMessage) : null;
-  return { post, onMessage, keychain };
+  const { env } = process;
+  const ask = askerOver(post, onMessage);
+  return {
+    ...{ post, onMessage, keychain: env.VLLM_SCOPE_KEYCHAIN === '1' ? keychainOver(ask) : null },
+    ...(env.VLLM_SCOPE_PROXY === '1' && {
+      proxyFor: (url: string) => ask((id) => ({ type: 'proxy', id, url })),
+    }),
+  };
 }
 
-/** Asks main, which may have to wait for the user: the OS may ask whether the app may use the keychain. */
-export function keychainOver(post: Parent['post'], onMessage: Parent['onMessage']): Keychain {
+type Ask = (request: (id: number) => ToMain) => Promise<string | null>;
+
+/** Questions to main and its answers to them. */
+function askerOver(post: Parent['post'], onMessage: Parent['onMessage']): Ask {
   let last = 0;
   const waiting = new Map<number, (answer: string | null) => void>();
   onMessage((message) => {
     if (message.type === 'end') return;
-    waiting.get(message.id)?.(message.type === 'sealed' ? message.sealed : message.text);
+    const answer =
+      message.type === 'sealed' ? message.sealed : message.type === 'unsealed' ? message.text : message.proxy;
+    waiting.get(message.id)?.(answer);
     waiting.delete(message.id);
   });
-  const ask = (request: (id: number) => ToMain) =>
-    new Promise<string | null>((resolve) => {
+  return (request) =>
+    new Promise((resolve) => {
       const id = ++last;
       waiting.set(id, resolve);
       post(request(id));
     });
+}
+
+/** Asks main, which may have to wait for the user: the OS may ask whether the app may use the keychain. */
+function keychainOver(ask: Ask): Keychain {
   return {
     async seal(text) {
       const sealed = await ask((id) => ({ type: 'seal', id, text }));

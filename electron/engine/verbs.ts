@@ -104,6 +104,7 @@ export async function serve(given: Given): Promise<void> {
     version,
     resume: env.VLLM_SCOPE_RESUME === '1',
     keychain: main?.keychain ?? null,
+    ...(main?.proxyFor && { proxyFor: main.proxyFor }),
   };
   const engine = main ? await engineOnceFree(options, main, ending) : await createEngine(options);
   if (engine === null) return;
