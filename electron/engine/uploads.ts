@@ -139,7 +139,8 @@ export function createUploads(around: UploadSurroundings): UploadWork {
       return 'What goes up is chosen otherwise than before.';
     if (mapping.version !== MAPPING_VERSION || mapping.formulas !== SCALARS_VERSION)
       return 'This version of vLLM Scope makes other rows than the one that sent those before.';
-    if (before.digest !== (await reader.rowsDigest(run.file, mapping, before.digestRows)))
+    const { digest } = before;
+    if (digest !== null && digest !== (await reader.rowsDigest(run.file, mapping, before.digestRows)))
       return 'Steps whose rows are on W&B have other edges, numbers or kinds now.';
     return null;
   };
@@ -264,9 +265,10 @@ export function createUploads(around: UploadSurroundings): UploadWork {
       const run = runOf(id);
       await around.readyToRead(run);
       const { source } = await reader.steps(run.file, null);
-      const before = stored(run.id);
       const last = library.preferences()[PREFERENCE] as Chosen | undefined;
-      const rowsTotal = before ? await reader.rowCount(run.file, before.mapping) : 0;
+      const mapping = stored(run.id)?.mapping;
+      const rowsTotal = mapping ? await reader.rowCount(run.file, mapping) : 0;
+      const before = stored(run.id);
       if (before)
         return { upload: shown(before, rowsTotal), target: before.target, choice: before.mapping.choice };
       return {

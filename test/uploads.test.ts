@@ -1,0 +1,303 @@
+/**
+ * Uploads as the engine makes them, of a recorded run, to the strict stand-in for W&B: what goes on where, what needs a
+ * new run, what is refused, and that the key stays where it belongs. What stands in the rows is in wandb-rows.test.ts.
+ */
+import fs from 'node:fs';
+import path from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { Upload, UploadInput } from '../electron/engine/api.ts';
+import {
+  engineFor,
+  fakes,
+  folderFor,
+  recorded,
+  run as runCli,
+  ticked,
+  until,
+  urlsOf,
+  type OnEnd,
+  type TestEngine,
+} from './engines.ts';
+import { fakeKey, startFakeWandb, type FakeWandb, type FakeWandbOptions } from './fake-wandb.ts';
+import { writeRecording } from './recordings.ts';
+import { temporaryFolder } from './run-files.ts';
+
+let recording = '';
+beforeAll(() => {
+  recording = path.join(
+    temporaryFolder((end) => process.once('exit', end)),
+    'rollouts.sqlite',
+  );
+  writeRecording('rollouts', recording);
+});
+
+type More = Partial<Omit<UploadInput, 'choice'>> & { choice?: Partial<UploadInput['choice']> };
+interface Uploading extends TestEngine {
+  wandb: FakeWandb;
+  run: string;
+  input: (more?: More) => Promise<UploadInput>;
+  stateOf: () => Promise<Upload | null>;
+  /** Until it is no longer under way. */
+  sent: (input: UploadInput) => Promise<Upload>;
+  history: (upload: Upload) => string[];
+}
+
+async function wandbFor(onEnd: OnEnd, options: FakeWandbOptions = {}): Promise<FakeWandb> {
+  const wandb = await startFakeWandb(options);
+  onEnd(() => wandb.stop());
+  return wandb;
+}
+
+/** An engine with a key, on a copy of the recorded run. */
+async function uploading(onEnd: OnEnd): Promise<Uploading> {
+  const server = await wandbFor(onEnd);
+  const test = await engineFor(onEnd);
+  const file = path.join(test.folder, 'copy.sqlite');
+  fs.copyFileSync(recording, file);
+  return withWandb(test, server, test.engine.adopt(file).id);
+}
+
+async function withWandb(test: TestEngine, wandb: FakeWandb, run: string): Promise<Uploading> {
+  const { methods } = test;
+  await methods.setWandbKey(wandb.url, fakeKey, false);
+  const stateOf = async () => (await methods.uploadStart(run)).upload;
+  return {
+    ...{ ...test, wandb, run, stateOf },
+    input: async ({ choice, ...more } = {}) => {
+      const start = await methods.uploadStart(run);
+      const target = { ...start.target, server: wandb.url, project: 'rl' };
+      return { run, live: false, anew: false, ...more, target, choice: { ...start.choice, ...choice } };
+    },
+    sent: async (input) => {
+      await methods.startUpload(input);
+      return soon(stateOf, (now) => now.state !== 'sending');
+    },
+    history: ({ runId }) => wandb.stored('ent', 'rl', runId)?.history ?? [],
+  };
+}
+
+const numbersOf = (lines: readonly string[]) =>
+  lines.map((line) => (JSON.parse(line) as Record<string, number>)['vllm_scope/step']);
+
+/** Waits for an upload as it should be. */
+const soon = (state: () => Promise<Upload | null>, wanted: (upload: Upload) => boolean): Promise<Upload> =>
+  until(async () => {
+    const now = await state();
+    return now !== null && wanted(now) ? now : false;
+  }) as Promise<Upload>;
+
+describe.concurrent('an upload', () => {
+  it('sends a row a step, and has nothing to send after it', async ({ onTestFinished }) => {
+    const { input, sent, history, wandb, methods, run } = await uploading(onTestFinished);
+    const first = await sent(await input());
+    expect(first).toMatchObject({ state: 'done', rows: 7, rowsTotal: 7, problem: null });
+    expect(first.url).toBe(`${wandb.url}/ent/rl/runs/${first.runId}`);
+    expect(numbersOf(history(first))).toEqual([0, 1, 2, 3, 4, 5, 6]);
+    expect(wandb.stored('ent', 'rl', first.runId)).toMatchObject({ exitcode: 0, state: 'finished' });
+    const before = wandb.requests().length;
+    const again = await sent(await input());
+    expect(again).toMatchObject({ state: 'done', rows: 7, runId: first.runId });
+    expect(wandb.requests().length).toBe(before);
+    expect((await methods.planUpload(await input())).acked).toBe(7);
+    expect((await methods.uploadStart(run)).target).toMatchObject({ project: 'rl', server: wandb.url });
+  });
+
+  it('needs a new run where something else is chosen, or steps are others', async ({ onTestFinished }) => {
+    const { input, sent, history, methods, run } = await uploading(onTestFinished);
+    const first = await sent(await input());
+    const other = await input({ choice: { statistics: ['mean'] } });
+    const changed = 'What goes up is chosen otherwise than before.';
+    expect(await methods.planUpload(other)).toMatchObject({ changed, acked: 0 });
+    await expect(methods.startUpload(other)).rejects.toThrow(`${changed} Upload it as a new run.`);
+    const second = await sent({ ...other, anew: true });
+    expect(second.runId).not.toBe(first.runId);
+    expect(history(second)).toHaveLength(7);
+
+    await methods.setStepKind(run, 'idle', 2, 'eval');
+    const others = 'Steps whose rows are on W&B have other edges, numbers or kinds now.';
+    const now = await input();
+    expect((await methods.planUpload(now)).changed).toBe(others);
+    await expect(methods.startUpload(now)).rejects.toThrow(others);
+    const third = await sent({ ...now, anew: true });
+    expect(numbersOf(history(third))).toEqual([0, 1, 3, 4, 5, 6]);
+    const evals = await input({ anew: true, choice: { evals: true } });
+    const fourth = history(await sent(evals));
+    expect(numbersOf(fourth)).toEqual([0, 1, 2, 3, 4, 5, 6]);
+    expect(Object.keys(JSON.parse(fourth[2]!) as object)).toContain(
+      'eval/generation_metrics/generation_tokens/agg/mean',
+    );
+    expect(history(first)).toHaveLength(7);
+  });
+
+  it('is paused, goes on, is cancelled, and goes on later', async ({ onTestFinished }) => {
+    const { input, methods, run, stateOf, wandb, history } = await uploading(onTestFinished);
+    wandb.inject('file_stream', { status: 503, body: 'busy' }, 1);
+    await methods.startUpload(await input());
+    const waiting = await soon(stateOf, (now) => !!now.progress?.waiting);
+    expect(waiting.progress!.waiting).toMatch(/busy|try again|again/);
+    expect((await methods.pauseUpload(run)).state).toBe('paused');
+    await expect(methods.startUpload(await input())).rejects.toThrow('being uploaded already');
+    expect((await methods.cancelUpload(run)).state).toBe('cancelled');
+    await methods.resumeUpload(run);
+    const end = await soon(stateOf, (now) => now.state === 'done');
+    expect(numbersOf(history(end))).toEqual([0, 1, 2, 3, 4, 5, 6]);
+  });
+
+  it('of a run that was deleted on W&B needs a new one', async ({ onTestFinished }) => {
+    const { input, sent, wandb, methods, run } = await uploading(onTestFinished);
+    const first = await sent(await input());
+    wandb.remove('ent', 'rl', first.runId);
+    await methods.setStepKind(run, 'idle', 6, 'train'); // nothing new: it would be up to date
+    const other = await input();
+    const { upload } = await methods.uploadStart(run);
+    expect(upload!.state).toBe('done');
+    const anew = await sent({ ...other, anew: true });
+    expect(anew).toMatchObject({ state: 'done', rows: 7 });
+  });
+
+  it('says what W&B says', async ({ onTestFinished }) => {
+    const { input, sent, methods, wandb } = await uploading(onTestFinished);
+    const nowhere = await input();
+    const end = await sent({ ...nowhere, target: { ...nowhere.target, entity: 'nobody' } });
+    expect(end).toMatchObject({ state: 'failed', problem: { kind: 'not-found' }, url: null, rows: 0 });
+    expect(end.problem!.message).toContain('nobody');
+    expect(end.problem!.advice).not.toBe('');
+    const wrong = await methods.setWandbKey(wandb.url, 'y'.repeat(40), false);
+    expect(wrong).toMatchObject({ key: null, user: null, problem: { kind: 'key' } });
+    // the one from before is still there
+    expect(await methods.wandbAccount(wandb.url)).toMatchObject({ key: 'memory', entities: ['ent'] });
+    await expect(methods.setWandbKey(wandb.url, 'short', false)).rejects.toThrow('too short');
+  });
+
+  it('sends timeline plots last, where they are wanted', async ({ onTestFinished }) => {
+    const { input, sent, history, wandb, methods } = await uploading(onTestFinished);
+    const plots = await input({ choice: { plots: true, metrics: ['running', 'generation_tokens'] } });
+    const plan = await methods.planUpload(plots);
+    expect(plan.files).toBe(7 * 4);
+    const end = await sent(plots);
+    const { files, uploaded } = wandb.stored('ent', 'rl', end.runId)!;
+    expect(end.failedFiles).toEqual([]);
+    expect(uploaded).toHaveLength(28);
+    const row = JSON.parse(history(end)[3]!) as Record<string, { path: string; size: number }>;
+    const plot = row['generation_metrics/per_worker_generation_tokens']!;
+    const bytes = files.get(plot.path)!;
+    expect(bytes.length).toBe(plot.size);
+    const figure = JSON.parse(Buffer.from(bytes).toString()) as { data: { name: string; y: number[] }[] };
+    expect(figure.data.map((d) => d.name)).toEqual(['worker_0', 'worker_1']);
+    const all = wandb.requests().map((r) => r.kind ?? '');
+    expect(all.lastIndexOf('put')).toBeGreaterThan(all.indexOf('file_stream'));
+  });
+});
+
+describe.concurrent('of a run that is recorded', () => {
+  /** Two workers, and marks as a trainer sets them. */
+  const recordedRun = async (onEnd: OnEnd) => {
+    const fake = await fakes(onEnd, { workers: 2 });
+    const test = await engineFor(onEnd);
+    const { id: cluster, recording: run } = await recorded(test, urlsOf(fake));
+    await ticked(test, run, 2);
+    const mark = async (step: number, ticks: number) => {
+      await test.methods.mark({ step, kind: null, at: null, end: false, run });
+      const seen = new Set(test.ticks.map((t) => t.t)).size;
+      await ticked(test, run, seen + ticks);
+    };
+    return { ...(await withWandb(test, await wandbFor(onEnd), run)), mark, cluster };
+  };
+
+  it('a second upload adds the steps that ended since', async ({ onTestFinished }) => {
+    const { mark, input, sent, history } = await recordedRun(onTestFinished);
+    await mark(10, 3);
+    await mark(11, 3);
+    const choice = { source: 'mark' as const };
+    // a step's numbers are final when everybody has answered after its end, or could have
+    const first = await soon(
+      async () => sent(await input({ choice })),
+      (end) => end.rows > 0,
+    );
+    expect(numbersOf(history(first))).toEqual([10]);
+    await mark(12, 3);
+    const second = await soon(
+      async () => sent(await input({ choice })),
+      (end) => end.rows > 1,
+    );
+    expect(second.runId).toBe(first.runId);
+    const lines = history(second);
+    expect(numbersOf(lines)).toEqual([10, 11]);
+    expect(JSON.parse(lines[1]!)).toMatchObject({ _step: 1, 'trainer/global_step': 11 });
+  });
+
+  it('live: rows go up as steps end, and the run on W&B ends with the recording', async ({
+    onTestFinished,
+  }) => {
+    const { mark, input, methods, stateOf, history, cluster, wandb } = await recordedRun(onTestFinished);
+    await mark(1, 3);
+    await methods.startUpload(await input({ live: true, choice: { source: 'mark' } }));
+    await mark(2, 3);
+    await mark(3, 3);
+    const now = await soon(stateOf, (upload) => upload.rows >= 1);
+    expect(now).toMatchObject({ state: 'sending', live: true });
+    expect(wandb.stored('ent', 'rl', now.runId)).toMatchObject({ complete: false });
+    await methods.stopRecording(cluster);
+    const end = await soon(stateOf, (now) => now.state === 'done');
+    expect(numbersOf(history(end))).toEqual([1, 2]);
+    expect(wandb.stored('ent', 'rl', end.runId)).toMatchObject({ complete: true, exitcode: 0 });
+  });
+});
+
+describe.concurrent('the command line', () => {
+  const prepared = async (onEnd: OnEnd) => {
+    const wandb = await wandbFor(onEnd);
+    const test = await engineFor(onEnd);
+    const file = path.join(test.folder, 'copy.sqlite');
+    fs.copyFileSync(recording, file);
+    test.engine.adopt(file);
+    await test.close();
+    const env = { WANDB_API_KEY: fakeKey, WANDB_BASE_URL: wandb.url, HOME: folderFor(onEnd) };
+    const upload = (...more: string[]) =>
+      runCli(onEnd, ['upload', file, '--project', 'rl', '--data', test.folder, ...more], env);
+    const stored = (url: string) => wandb.stored('ent', 'rl', url.trim().split('/').at(-1)!)!;
+    return { wandb, upload, stored, folder: test.folder };
+  };
+
+  it('killed in the middle, given again: the rows are there once', async ({ onTestFinished }) => {
+    const { wandb, upload, stored } = await prepared(onTestFinished);
+    // taken at once, and not answered before the kill
+    wandb.inject('file_stream', { delayMs: 10_000 });
+    const first = upload();
+    await until(() => wandb.requests().some((r) => r.kind === 'file_stream'));
+    first.child.kill('SIGKILL');
+    await first.ended;
+    const second = upload('--json');
+    expect(await second.ended).toBe(0);
+    const end = JSON.parse(second.stdout()) as Upload;
+    expect(end).toMatchObject({ state: 'done', rows: 7 });
+    expect(numbersOf(stored(end.url!).history)).toEqual([0, 1, 2, 3, 4, 5, 6]);
+  });
+
+  it('a dry run sends nothing', async ({ onTestFinished }) => {
+    const { wandb, upload } = await prepared(onTestFinished);
+    const dry = upload('--dry-run');
+    expect(await dry.ended).toBe(0);
+    expect(dry.stdout()).toMatch(/^Nothing was sent\. To \(your default\)\/rl on http/);
+    expect(dry.stdout()).toContain('7 rows, one a step');
+    expect(wandb.requests()).toEqual([]);
+  });
+
+  it('the key is in no file and in nothing that is said', async ({ onTestFinished }) => {
+    const { upload, folder, wandb } = await prepared(onTestFinished);
+    const sent = upload();
+    expect(await sent.ended).toBe(0);
+    wandb.inject('UpsertBucket', { status: 403, body: { errors: [{ message: 'permission denied' }] } });
+    const wrong = upload('--new');
+    expect(await wrong.ended).toBe(1);
+    expect(wrong.stdout()).toContain('permission denied');
+    const said = [sent, wrong].flatMap((r) => [r.stdout(), r.stderr()]);
+    const files = fs.readdirSync(folder, { recursive: true, withFileTypes: true }).filter((f) => f.isFile());
+    const written = files.map((f) => fs.readFileSync(path.join(f.parentPath, f.name)).toString('latin1'));
+    const hidden = Buffer.from(`api:${fakeKey}`).toString('base64');
+    for (const text of [...said, ...written]) {
+      expect(text).not.toContain(fakeKey);
+      expect(text).not.toContain(hidden);
+    }
+  });
+});
