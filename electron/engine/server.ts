@@ -155,7 +155,7 @@ export async function serve(engine: Engine, options: ServerOptions): Promise<Ser
   };
   const pass = <E extends keyof Events>(event: E) =>
     engine.on(event, (data) => tell(encodeEvent(event, data)));
-  const off = [pass('ticked'), pass('changed'), pass('stepped'), pass('progress')];
+  const off = [pass('ticked'), pass('changed'), pass('stepped'), pass('progress'), pass('uploading')];
 
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) =>

@@ -32,6 +32,12 @@ export class ApiKey {
     return this.#key;
   }
 
+  /** Without the key, where a server says it back. */
+  hideIn(text: string): string {
+    const encoded = this.authorization().slice('Basic '.length);
+    return text.replaceAll(this.#key, String(this)).replaceAll(encoded, String(this));
+  }
+
   toString(): string {
     return '[W&B API key]';
   }

@@ -3,7 +3,7 @@
  * operations that write are those of the real SDK. Nothing here writes to a run that is not ours.
  */
 import { decode } from './json.ts';
-import { errorsIn, faultOf, ownError, WandbError, type Asked } from './errors.ts';
+import { errorsIn, faultOf, ownError, type Asked } from './errors.ts';
 import type { Http } from './http.ts';
 import { retrying, type Waiting } from './retry.ts';
 import type { RunIdentity, Timing } from './types.ts';
@@ -88,7 +88,6 @@ const STEPS_PER_PAGE = 1000;
 const PAGE_PAUSE_MS = 1000;
 
 const VIEWER = 'query Viewer { viewer { id entity username teams { edges { node { name } } } } }';
-const FEATURES = 'query ServerFeaturesQuery { serverInfo { features { name isEnabled } } }';
 const UPSERT = `mutation UpsertBucket ($id: String, $name: String, $project: String, $entity: String, $groupName: String, $description: String, $displayName: String, $notes: String, $commit: String, $config: JSONString, $host: String, $debug: Boolean, $program: String, $repo: String, $jobType: String, $state: String, $sweep: String, $tags: [String!], $summaryMetrics: JSONString) {
   upsertBucket(input: {id:$id,name:$name,groupName:$groupName,modelName:$project,entityName:$entity,description:$description,displayName:$displayName,notes:$notes,config:$config,commit:$commit,host:$host,debug:$debug,jobProgram:$program,jobRepo:$repo,jobType:$jobType,state:$state,sweep:$sweep,tags:$tags,summaryMetrics:$summaryMetrics}) {
     bucket { id name displayName project { name entity { name } } historyLineCount }
@@ -130,10 +129,6 @@ interface ViewerNode {
   username: string;
   entity: string | null;
   teams: Nodes<{ name: string }> | null;
-}
-interface Feature {
-  name: string;
-  isEnabled: boolean;
 }
 interface Upserted {
   bucket: {
@@ -218,18 +213,6 @@ export function createGraphql({ http, answered, ...retry }: GraphqlOptions) {
       const teams = viewer.teams?.edges.map(({ node }) => node.name) ?? [];
       const entity = viewer.entity ?? viewer.username;
       return { username: viewer.username, entity, entities: [...new Set([entity, ...teams])] };
-    },
-
-    /** What the server can beyond the oldest ones; nothing where it does not say. */
-    serverFeatures: async (): Promise<Set<string>> => {
-      try {
-        const { serverInfo } = await ask<{ serverInfo: { features: Feature[] | null } | null }>(FEATURES, {});
-        const enabled = serverInfo?.features?.filter(({ isEnabled }) => isEnabled) ?? [];
-        return new Set(enabled.map(({ name }) => name));
-      } catch (error) {
-        if (error instanceof WandbError) return new Set();
-        throw error;
-      }
     },
 
     /** Makes the run, with all that it says of itself, and the project where there is none. */

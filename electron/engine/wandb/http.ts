@@ -79,7 +79,7 @@ export function createHttp(connection: Connection, key: ApiKey): Http {
       signal.addEventListener('abort', stop, { once: true });
       request.on('close', () => signal.removeEventListener('abort', stop));
       request.on('error', reject);
-      request.on('response', (reply) => void read(reply).then(resolve, reject));
+      request.on('response', (reply) => void read(reply, key).then(resolve, reject));
       request.end(body);
     });
 
@@ -105,7 +105,7 @@ export function createHttp(connection: Connection, key: ApiKey): Http {
   };
 }
 
-async function read(reply: http.IncomingMessage): Promise<HttpReply> {
+async function read(reply: http.IncomingMessage, key: ApiKey): Promise<HttpReply> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of reply as AsyncIterable<Buffer>) {
@@ -119,7 +119,7 @@ async function read(reply: http.IncomingMessage): Promise<HttpReply> {
   return {
     status: reply.statusCode ?? 0,
     headers: reply.headers,
-    text: Buffer.concat(chunks).toString('utf8'),
+    text: key.hideIn(Buffer.concat(chunks).toString('utf8')),
   };
 }
 
