@@ -6,6 +6,7 @@ import { duration, many, seconds, thin } from './format.ts';
 /** In the order in which one is taken by itself. */
 export const sources: { source: StepSource; name: string; about: string }[] = [
   { source: 'mark', name: 'Marks', about: 'told by the trainer, a script or a person' },
+  { source: 'wandb', name: 'W&B', about: 'rows of the trainer’s run on W&B' },
   { source: 'idle', name: 'Idle', about: 'the whole cluster had nothing to do and went to work again' },
   { source: 'sleep', name: 'Sleep', about: 'the engines were put to sleep and woken up' },
   { source: 'fixed', name: 'Fixed', about: 'every so many seconds' },

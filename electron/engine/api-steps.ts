@@ -5,10 +5,10 @@
 import type { Aggregate, DeltaStatistics } from './api.ts';
 
 /**
- * Where steps come from. mark: told by the trainer, a script or a person. idle: the whole cluster had nothing to do and
+ * Where steps come from. mark: told by the trainer, a script or a person. wandb: rows of the trainer's run on W&B. idle: the whole cluster had nothing to do and
  * went to work again. sleep: engines were put to sleep and woken up. fixed: every so many seconds.
  */
-export type StepSource = 'mark' | 'idle' | 'sleep' | 'fixed';
+export type StepSource = 'mark' | 'wandb' | 'idle' | 'sleep' | 'fixed';
 
 export type StepKind = 'train' | 'eval' | 'other';
 
@@ -33,6 +33,20 @@ export interface StepSettings {
   minStepSeconds: number;
   /** fixed: length of each. Default 60 s. */
   everySeconds: number;
+  /** wandb: whose rows they are; absent where they come from elsewhere. */
+  trainer?: TrainerRun;
+}
+
+/** A trainer's run on W&B, and what in its rows is the step. */
+export interface TrainerRun {
+  server: string;
+  entity: string;
+  project: string;
+  runId: string;
+  /** Its value is the step's number; the row's time is its end. */
+  key: string;
+  /** Added to the rows' times, where the trainer's clock is another. */
+  offsetSeconds: number;
 }
 
 /** The steps of one source in one run. */
@@ -44,7 +58,7 @@ export interface StepSet {
 }
 
 export interface Steps extends StepSet {
-  /** Somebody chose this source; otherwise it is the first of mark, idle, sleep, fixed that has a step. */
+  /** Somebody chose this source; otherwise it is the first of mark, wandb, idle, sleep, fixed that has a step. */
   chosen: boolean;
   /** How many steps each source has; null: not looked for yet (a run from before there were steps). */
   counts: Record<StepSource, number | null>;
@@ -52,7 +66,7 @@ export interface Steps extends StepSet {
 
 export interface FindStepsQuery {
   run: string;
-  source: Exclude<StepSource, 'mark'>;
+  source: Exclude<StepSource, 'mark' | 'wandb'>;
   settings: StepSettings;
   /** Name of the work in `progress` events. */
   task: string;

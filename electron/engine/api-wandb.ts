@@ -2,7 +2,7 @@
  * The part of the contract that is about Weights & Biases: whose account, what goes up from a run, and how far it is.
  * Types only; api.ts tells the units. docs/wandb.md says what a row holds.
  */
-import type { Step, StepKind, StepSource } from './api-steps.ts';
+import type { Step, StepKind, Steps, StepSet, StepSource, TrainerRun } from './api-steps.ts';
 import type { UploadProgress, WandbErrorKind } from './wandb/types.ts';
 
 export type { UploadProgress, WandbErrorKind };
@@ -142,6 +142,33 @@ export interface WandbExport {
   command: string;
 }
 
+/** A run in a project, for choosing the trainer's. */
+export interface WandbRun {
+  runId: string;
+  name: string | null;
+  /** `running`, `finished`, `failed`, `crashed` and others. */
+  state: string | null;
+  /** ISO 8601. */
+  createdAt: string | null;
+  user: string | null;
+  rows: number | null;
+}
+
+/** What steps a trainer's run would give. */
+export interface TrainerSteps {
+  set: StepSet;
+  /** Rows that have the key, and those that end in this recording. */
+  rows: number;
+  inside: number;
+  /** First and last row's time, epoch ms, the offset added; null: no row. */
+  firstAt: number | null;
+  lastAt: number | null;
+  /** By so much W&B's clock is ahead of this machine's; null: it does not say. */
+  serverAheadSeconds: number | null;
+  /** Newest row's time minus when W&B last heard of it, of a run that goes on: more than 0 means that the trainer's clock is ahead. */
+  trainerAheadSeconds: number | null;
+}
+
 export interface WandbMethods {
   /** null: the server used last, otherwise of the environment, otherwise W&B's own. Asks it whose key that is. */
   wandbAccount(server: string | null): WandbAccount;
@@ -155,6 +182,15 @@ export interface WandbMethods {
   setWandbCa(server: string, caFile: string | null): WandbAccount;
   /** Names, newest first. */
   wandbProjects(server: string, entity: string | null): string[];
+
+  /** Runs of a project, newest first; the first 50. */
+  wandbRuns(server: string, entity: string | null, project: string): WandbRun[];
+  /** Keys of a run's rows. */
+  wandbKeys(server: string, entity: string, project: string, runId: string): string[];
+  /** Reads the rows of the trainer's run; nothing is written there, ever, and nothing here. */
+  previewTrainerSteps(run: string, trainer: TrainerRun): TrainerSteps;
+  /** The same, stored and made the current source. */
+  useTrainerSteps(run: string, trainer: TrainerRun): Steps;
 
   uploadStart(run: string): UploadStart;
   planUpload(input: UploadInput): UploadPlan;

@@ -28,6 +28,7 @@ import { createRunAccess } from './run-access.ts';
 import { mergedHeaders, noSecrets, Secrets } from './secrets.ts';
 import { createStepMethods } from './step-methods.ts';
 import { pastedTargets, readAuthorities } from './targets.ts';
+import { createTrainerMethods } from './trainer-steps.ts';
 import { createUploads } from './uploads.ts';
 import { WandbAccounts } from './wandb-accounts.ts';
 
@@ -127,12 +128,12 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     report,
   });
 
+  const accounts = new WandbAccounts({
+    ...{ library, secrets, env: process.env },
+    proxyFor: options.proxyFor ?? (() => Promise.resolve(undefined)),
+  });
   const uploads = createUploads({
-    ...{ library, reader: reader.calls, version, dataFolder, runOf, readyToRead, emit, report },
-    accounts: new WandbAccounts({
-      ...{ library, secrets, env: process.env },
-      proxyFor: options.proxyFor ?? (() => Promise.resolve(undefined)),
-    }),
+    ...{ library, reader: reader.calls, accounts, version, dataFolder, runOf, readyToRead, emit, report },
     fill: (run, source) => steps.complete(run, source),
     now: () => Date.now(),
   });
@@ -140,6 +141,13 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   const methods: Implementation = {
     ...steps.methods,
     ...uploads.methods,
+    ...createTrainerMethods({
+      accounts,
+      reader: reader.calls,
+      runOf,
+      readyToRead,
+      take: (run, set) => steps.take(run, set),
+    }),
 
     info: () => ({
       version,

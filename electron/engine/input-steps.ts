@@ -1,11 +1,12 @@
 /** What comes over the wire about steps, looked at before anything is done with it. All throw `bad-input` with a sentence. */
-import type { MarkInput, Step, StepKind, StepSettings, StepSource } from './api-steps.ts';
+import type { MarkInput, Step, StepKind, StepSettings, StepSource, TrainerRun } from './api-steps.ts';
 import { EngineError } from './errors.ts';
-import { number } from './input.ts';
+import { number, text } from './input.ts';
+import { parseBaseUrl } from './wandb/account.ts';
 
 const bad = (message: string) => new EngineError('bad-input', message);
 
-const sources: readonly string[] = ['mark', 'idle', 'sleep', 'fixed'] satisfies StepSource[];
+const sources: readonly string[] = ['mark', 'wandb', 'idle', 'sleep', 'fixed'] satisfies StepSource[];
 const kinds: readonly string[] = ['train', 'eval', 'other'] satisfies StepKind[];
 
 export function stepSourceOf(value: unknown): StepSource {
@@ -91,4 +92,19 @@ export function checkedStep(step: Step): { n: number; began: number; ended: numb
   if (typeof step !== 'object' || step === null) throw bad('A step is meant by what it was given out as.');
   const { n, from, to } = step;
   return { n: number(n, 'n'), began: number(from, 'from'), ended: to === null ? null : number(to, 'to') };
+}
+
+export function checkedTrainer(trainer: TrainerRun): TrainerRun {
+  if (typeof trainer !== 'object' || trainer === null) throw bad('Say which run on W&B.');
+  const { server, entity, project, runId, key, offsetSeconds } = trainer;
+  const offset = number(offsetSeconds, 'The offset');
+  if (Math.abs(offset) > 86_400 * 366) throw bad('The offset is a number of seconds, of a year at most.');
+  return {
+    server: parseBaseUrl(text(server, 'A W&B server')),
+    entity: text(entity, 'An entity'),
+    project: text(project, 'A project'),
+    runId: text(runId, 'A run on W&B'),
+    key: text(key, 'A key'),
+    offsetSeconds: offset,
+  };
 }

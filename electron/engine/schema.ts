@@ -84,6 +84,22 @@ export const runSteps: readonly string[] = [
     preemptions INTEGER NOT NULL, waiting INTEGER NOT NULL, hits_before REAL, hits REAL,
     PRIMARY KEY(began, w)) STRICT, WITHOUT ROWID;
   `,
+  // steps out of the trainer's run on W&B; a table with a CHECK is made anew, and what refers to it with it
+  `
+  ALTER TABLE step RENAME TO step_before;
+  ALTER TABLE step_set RENAME TO step_set_before;
+  CREATE TABLE step_set(
+    source TEXT PRIMARY KEY CHECK(source IN ('mark', 'wandb', 'idle', 'sleep', 'fixed')),
+    settings TEXT NOT NULL, finder INTEGER NOT NULL, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+  CREATE TABLE step(
+    source TEXT NOT NULL REFERENCES step_set(source), n INTEGER NOT NULL, number INTEGER NOT NULL,
+    kind TEXT NOT NULL CHECK(kind IN ('train', 'eval', 'other')), began INTEGER NOT NULL, ended INTEGER,
+    PRIMARY KEY(source, n)) STRICT, WITHOUT ROWID;
+  INSERT INTO step_set SELECT source, settings, finder, until FROM step_set_before;
+  INSERT INTO step SELECT source, n, number, kind, began, ended FROM step_before;
+  DROP TABLE step_before;
+  DROP TABLE step_set_before;
+  `,
 ];
 
 export const librarySteps: readonly string[] = [

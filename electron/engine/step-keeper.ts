@@ -19,7 +19,7 @@ export async function settingsOf(reader: ReaderCalls, file: string, intervalMs: 
   const sets = await reader.stepSets(file);
   const of = (source: StepSource) =>
     sets.find((s) => s.source === source)?.settings ?? defaultSettings(intervalMs);
-  return { mark: of('mark'), idle: of('idle'), sleep: of('sleep'), fixed: of('fixed') };
+  return { mark: of('mark'), wandb: of('wandb'), idle: of('idle'), sleep: of('sleep'), fixed: of('fixed') };
 }
 
 export class StepKeeper {

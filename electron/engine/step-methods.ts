@@ -3,7 +3,15 @@
  * others.
  */
 import type { Events, Implementation } from './api.ts';
-import type { FindStepsQuery, MarkInput, StepMethods, StepSet, StepSource } from './api-steps.ts';
+import type {
+  FindStepsQuery,
+  MarkInput,
+  StepMethods,
+  Steps,
+  StepSet,
+  StepSettings,
+  StepSource,
+} from './api-steps.ts';
 import { EngineError } from './errors.ts';
 import { checkQuery, number, text } from './input.ts';
 import { checkedMark, checkedSettings, checkedStep, stepKindOf, stepSourceOf } from './input-steps.ts';
@@ -57,6 +65,11 @@ export interface StepWork {
   methods: { [M in keyof StepMethods]: Implementation[M] };
   /** Steps of a run that is being recorded are others. */
   stepped(run: string): void;
+  /** Steps that were told elsewhere become a source's whole set, and the current one. */
+  take(
+    run: StoredRun,
+    set: { source: StepSource; settings: StepSettings; steps: FoundStep[] },
+  ): Promise<Steps>;
   /** Finds the steps of a run that is over, and computes all numbers of steps that are not kept yet. */
   complete(run: StoredRun, source: StepSource): Promise<void>;
   /** What goes on behind is over, or given up. */
@@ -185,8 +198,8 @@ export function createStepMethods(around: StepSurroundings): StepWork {
     const run = runOf(query.run);
     const source = stepSourceOf(query.source);
     const settings = checkedSettings(query.settings, run.interval_ms);
-    if (source === 'mark')
-      throw new EngineError('bad-input', 'Marked steps are not looked for: somebody marks them.');
+    if (source === 'mark' || source === 'wandb')
+      throw new EngineError('bad-input', 'These steps are not looked for: somebody tells them.');
     const task = text(query.task, 'The name of the task');
     await readyToRead(run);
     const found =
@@ -344,6 +357,14 @@ export function createStepMethods(around: StepSurroundings): StepWork {
         4 * run.interval_ms + 6000,
       );
       timers.add(timer);
+    },
+    take: async (run, { source, settings, steps }) => {
+      await withStore(run, (store) => {
+        store.steps.replace(source, settings, store.lastTick()?.at ?? run.started, steps);
+        store.steps.choose(source);
+      });
+      emit('stepped', { run: run.id });
+      return reader.steps(run.file, null);
     },
     complete: async (run, source) => {
       await caughtUp(run);

@@ -5,7 +5,10 @@ import { defaultSettings, FINDER_VERSION, suggestions } from './steps.ts';
 import type { RunFile } from './timelines.ts';
 
 /** In the order in which they are taken where nobody chose. */
-export const stepSources: readonly StepSource[] = ['mark', 'idle', 'sleep', 'fixed'];
+export const stepSources: readonly StepSource[] = ['mark', 'wandb', 'idle', 'sleep', 'fixed'];
+
+/** Not found by looking, so another version of the finder changes nothing about them. */
+const told: readonly StepSource[] = ['mark', 'wandb'];
 
 /** What stands in `step_set`; of another version of the finder: as if it were not there. */
 export interface KeptSet {
@@ -17,7 +20,7 @@ export interface KeptSet {
 export function keptSets(run: RunFile): KeptSet[] {
   return run
     .all<{ source: StepSource; settings: string; finder: number; until: number }>('SELECT * FROM step_set')
-    .filter((r) => r.finder === FINDER_VERSION || r.source === 'mark')
+    .filter((r) => r.finder === FINDER_VERSION || told.includes(r.source))
     .map((r) => ({ source: r.source, settings: JSON.parse(r.settings) as StepSettings, until: r.until }));
 }
 
@@ -39,7 +42,7 @@ export function readSteps(run: RunFile, wanted: StepSource | null): Steps {
   const counts = Object.fromEntries(
     stepSources.map((source) => [
       source,
-      sets.some((s) => s.source === source) ? (byNumber.get(source) ?? 0) : source === 'mark' ? 0 : null,
+      sets.some((s) => s.source === source) ? (byNumber.get(source) ?? 0) : told.includes(source) ? 0 : null,
     ]),
   ) as Steps['counts'];
   const chosen =
@@ -85,7 +88,7 @@ export const storedOf = (s: Step): StoredStep => ({
 /** Whether a source says anything of this run: one step over the whole of it is not a step. */
 function tells(run: RunFile, source: StepSource): boolean {
   const rows = rowsOf(run, source);
-  if (source === 'mark' || source === 'fixed' || rows.length !== 1) return rows.length > 0;
+  if (told.includes(source) || source === 'fixed' || rows.length !== 1) return rows.length > 0;
   const first = run.all<{ at: number | null }>('SELECT min(at) AS at FROM tick')[0]?.at ?? 0;
   return rows[0]!.ended !== null || rows[0]!.began > first + 2 * run.intervalMs;
 }

@@ -125,7 +125,7 @@ export class StepStore {
       this.db.prepare('DELETE FROM worker_scalar WHERE source = ?').run(source);
       this.putSet(source, settings, until);
       steps.forEach((s, n) =>
-        this.putStep.run(source, n, n, kinds.get(`${s.from} ${s.to}`) ?? 'train', s.from, s.to),
+        this.putStep.run(source, n, s.number ?? n, kinds.get(`${s.from} ${s.to}`) ?? 'train', s.from, s.to),
       );
     })();
   }

@@ -44,6 +44,8 @@ export interface Seen {
 }
 
 export interface FoundStep {
+  /** What people call it; absent: its place. */
+  number?: number;
   from: number;
   /** null: not over. */
   to: number | null;

@@ -3,7 +3,7 @@
  * mapping always give the same row, so a row can be sent again whenever that is needed. Names are NeMo RL's (its PR
  * 2843) where it has one; docs/wandb.md lists them.
  */
-import type { Scalars, ScalarSeries, Step } from './api-steps.ts';
+import type { Scalars, ScalarSeries, Step, StepSource } from './api-steps.ts';
 import type { UploadInput, WandbChoice, WandbStatistic } from './api-wandb.ts';
 import { findMetric, metrics } from './catalogue.ts';
 import type { Json, JsonObject, MetricDefinition } from './wandb/types.ts';
@@ -41,6 +41,9 @@ const ofWorkers: readonly WandbStatistic[] = ['mean', 'max', 'p95'];
 export const STEP_KEY = 'vllm_scope/step';
 export const TRAINER_STEP_KEY = 'trainer/global_step';
 const EVAL = 'eval/';
+
+/** Whether its steps have the trainer's own numbers. */
+const isTrainers = (source: StepSource) => source === 'mark' || source === 'wandb';
 
 export const isSent = ({ kind, to }: Step, { evals }: WandbChoice): boolean =>
   to !== null && (kind === 'train' || (kind === 'eval' && evals));
@@ -109,8 +112,7 @@ export function rowOf(
     _runtime: Math.max(0, to - startedAt) / 1000,
     [STEP_KEY]: step.number,
   };
-  // a mark has the trainer's own number
-  if (scalars.source === 'mark') row[TRAINER_STEP_KEY] = step.number;
+  if (isTrainers(scalars.source)) row[TRAINER_STEP_KEY] = step.number;
   row[`${before}vllm_scope/step_seconds`] = (to - step.from) / 1000;
   const running = scalars.series.find((s) => s.metric === 'running');
   if (running && !Number.isNaN(running.coverage[i]!))
@@ -136,7 +138,7 @@ export function metricDefinitions({ choice }: Mapping): MetricDefinition[] {
   const step = { step: STEP_KEY };
   return [
     { name: STEP_KEY },
-    ...(choice.source === 'mark' ? [{ name: TRAINER_STEP_KEY, ...step }] : []),
+    ...(isTrainers(choice.source) ? [{ name: TRAINER_STEP_KEY, ...step }] : []),
     { name: 'vllm_scope/step_seconds', ...step },
     { name: 'generation_metrics/*', ...step },
     ...(choice.evals ? [{ name: `${EVAL}*`, ...step }] : []),

@@ -12,6 +12,7 @@ import { text } from './input.ts';
 import type { Library, StoredRun, StoredUpload } from './library.ts';
 import type { ReaderCalls } from './reader.ts';
 import { SCALARS_VERSION } from './scalars.ts';
+import type { TrainerMethods } from './trainer-steps.ts';
 import { configOf, MAPPING_VERSION, metricDefinitions, sameTarget, type Mapping } from './upload-mapping.ts';
 import { RowSource } from './upload-source.ts';
 import { accountMethods, problemOf, saidPlainly, type WandbAccounts } from './wandb-accounts.ts';
@@ -55,7 +56,7 @@ interface AtWork {
 }
 
 export interface UploadWork {
-  methods: { [M in keyof WandbMethods]: Implementation[M] };
+  methods: { [M in Exclude<keyof WandbMethods, keyof TrainerMethods>]: Implementation[M] };
   /** A run may no longer be recorded: then its live upload ends. */
   runsChanged(): void;
   /** Live uploads of runs that are recorded go on where they were when the engine ended. */

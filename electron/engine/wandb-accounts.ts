@@ -24,6 +24,9 @@ export interface AccountSurroundings {
   proxyFor: (url: string) => Promise<string | null | undefined>;
 }
 
+/** `ahead`: seconds by which the server's clock was ahead of ours at its last answer; null: it does not say. */
+type Asking<T> = (graphql: Graphql, ahead: () => number | null) => Promise<T>;
+
 /** Somebody waits for the answer, so a server that is down is not asked for minutes. */
 const TRIES = 2;
 const PREFERENCE = 'wandb-servers';
@@ -84,20 +87,19 @@ export class WandbAccounts {
   }
 
   /** Asks with the key that is there; the connection is closed after it. */
-  async ask<T>(server: string, act: (graphql: Graphql) => Promise<T>, signal?: AbortSignal): Promise<T> {
+  async ask<T>(server: string, act: Asking<T>, signal?: AbortSignal): Promise<T> {
     return this.askOver(await this.connect(server), act, signal);
   }
 
-  private async askOver<T>(
-    http: Http,
-    act: (graphql: Graphql) => Promise<T>,
-    signal?: AbortSignal,
-  ): Promise<T> {
+  private async askOver<T>(http: Http, act: Asking<T>, signal?: AbortSignal): Promise<T> {
+    let ahead: number | null = null;
+    const answered = (headers: Record<string, string | string[] | undefined>) => {
+      const at = Date.parse(String(headers.date));
+      if (!Number.isNaN(at)) ahead = (at - Date.now()) / 1000;
+    };
+    const options = { timing: realTiming, tries: TRIES, signal: signal ?? new AbortController().signal };
     try {
-      const timing = realTiming;
-      return await act(
-        createGraphql({ http, timing, tries: TRIES, signal: signal ?? new AbortController().signal }),
-      );
+      return await act(createGraphql({ http, ...options, answered }), () => ahead);
     } finally {
       http.close();
     }
