@@ -1,7 +1,7 @@
 /** What is said of steps: where they come from, their names, lengths and facts, the time since they began. Pure. */
-import type { Step, StepSource } from '../electron/engine/api.ts';
+import type { Step, StepSource, TrainerSteps } from '../electron/engine/api.ts';
 import { clock } from './clock.ts';
-import { duration, many, seconds, thin } from './format.ts';
+import { count, duration, many, seconds, thin } from './format.ts';
 
 /** In the order in which one is taken by itself. */
 export const sources: { source: StepSource; name: string; about: string }[] = [
@@ -67,4 +67,28 @@ export function summary(steps: readonly Step[]): string {
         : `, ${stepLength(least)} to ${stepLength(most)}, half of them up to ${stepLength(middle)}`) +
     (suggested > 0 ? `; ${many(suggested, 'may be an evaluation', 'may be evaluations')}.` : '.')
   );
+}
+
+/** What the rows of the trainer's run give, and what is known of its clock. */
+export function trainerFacts({
+  rows,
+  inside,
+  serverAheadSeconds,
+  trainerAheadSeconds,
+}: TrainerSteps): string {
+  const found =
+    inside === 0
+      ? `${many(rows, 'step')} there, none of them in this recording. Do the clocks agree?`
+      : `${many(inside, 'step')} in this recording, of ${count(rows)}.`;
+  const ahead = (seconds: number) =>
+    `${Math.abs(seconds).toFixed(1)}${thin}s ${seconds < 0 ? 'behind' : 'ahead of'}`;
+  const server =
+    serverAheadSeconds === null || Math.abs(serverAheadSeconds) < 2
+      ? ''
+      : ` W&B’s clock is ${ahead(serverAheadSeconds)} this machine’s.`;
+  const trainer =
+    trainerAheadSeconds === null || trainerAheadSeconds <= 0
+      ? ''
+      : ` The trainer’s clock is at least ${ahead(trainerAheadSeconds)} W&B’s.`;
+  return found + server + trainer;
 }

@@ -11,6 +11,8 @@ import type {
   Steps,
   StepSet,
   StepSource,
+  TrainerRun,
+  TrainerSteps,
 } from '../electron/engine/api.ts';
 import type { Range } from './run-view.svelte.ts';
 import { isKind, sentence } from './sentence.ts';
@@ -32,6 +34,8 @@ export interface StepZoom {
   before: { window: Span; range: Range; following: boolean };
 }
 
+/** Reading the rows of the trainer's run. */
+export const TRAINER_TASK = 'trainer';
 /** Taking a mark back is offered beside the ribbon for so long; in the menu until there is another one. */
 const OFFERED_MS = 15_000;
 
@@ -209,6 +213,37 @@ export class RunSteps {
       this.#take(own ? now : await this.#methods.chooseSteps(this.#run, search.source, signal));
       this.tried = null;
     }, search);
+  }
+
+  /** Shows what the rows of the trainer's run would give, and stores nothing. null: they cannot be had. */
+  tryTrainer(trainer: TrainerRun): Promise<TrainerSteps | null> {
+    return this.#readTrainer(async (signal) => {
+      const seen = await this.#methods.previewTrainerSteps(this.#run, trainer, signal);
+      this.tried = seen.set;
+      return seen;
+    });
+  }
+
+  /** Stores them, and makes them the current ones. */
+  useTrainer(trainer: TrainerRun): Promise<null> {
+    return this.#readTrainer<null>(async (signal) => {
+      this.#take(await this.#methods.useTrainerSteps(this.#run, trainer, signal));
+      this.tried = null;
+      return null;
+    });
+  }
+
+  async #readTrainer<T>(act: (signal: AbortSignal) => Promise<T>): Promise<T | null> {
+    let result: T | null = null;
+    this.#search?.abort();
+    const control = new AbortController();
+    this.#search = control;
+    this.task = TRAINER_TASK;
+    await this.#change(async () => {
+      result = await act(control.signal);
+    });
+    if (this.task === TRAINER_TASK) this.task = null;
+    return result;
   }
 
   /** Takes a search back, and what it showed. */

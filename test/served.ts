@@ -16,12 +16,21 @@ export interface Served {
   end: () => Promise<void>;
 }
 
+export interface ServeOptions {
+  connect?: boolean;
+  port?: number;
+  resume?: boolean;
+  env?: NodeJS.ProcessEnv;
+  /** Puts something into the data folder before the engine starts. */
+  prepare?: (folder: string) => void;
+}
+
 export const root = path.dirname(import.meta.dirname);
 
 /** A stand-in of 8 workers, and a way to serve the page; all engines of a test work on the same data folder. */
 export const test = base.extend<{
   cluster: FakeCluster;
-  serve: (options?: { connect?: boolean; port?: number; resume?: boolean }) => Promise<Served>;
+  serve: (options?: ServeOptions) => Promise<Served>;
 }>({
   // Playwright tells from the pattern which fixtures a fixture needs: here none
   // eslint-disable-next-line no-empty-pattern -- see above
@@ -33,11 +42,17 @@ export const test = base.extend<{
   serve: async ({ cluster }, use) => {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'vllm-scope-page-'));
     const all: Served[] = [];
-    await use(async ({ connect = false, port = 0, resume = false } = {}) => {
+    await use(async ({ connect = false, port = 0, resume = false, env = {}, prepare } = {}) => {
+      prepare?.(folder);
       const args = ['serve', '--port', String(port), '--data', folder];
       if (connect) args.push('--connect', cluster.endpoints.map((e) => e.url).join(' '), '--name', 'Demo');
       const child = fork(path.join(root, 'out/main/engine.js'), args, {
-        env: { ...process.env, VLLM_SCOPE_TOKEN: 'page', ...(resume ? { VLLM_SCOPE_RESUME: '1' } : {}) },
+        env: {
+          ...process.env,
+          ...env,
+          VLLM_SCOPE_TOKEN: 'page',
+          ...(resume ? { VLLM_SCOPE_RESUME: '1' } : {}),
+        },
         stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
       });
       const end = async () => {

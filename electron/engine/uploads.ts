@@ -129,7 +129,7 @@ export function createUploads(around: UploadSurroundings): UploadWork {
   };
   const freeze = async (run: StoredRun, choice: Mapping['choice']): Promise<Mapping> => ({
     ...{ version: MAPPING_VERSION, formulas: SCALARS_VERSION, choice },
-    workers: run.workers > choice.workers ? await worst(run) : null,
+    workers: choice.workers > 0 && run.workers > choice.workers ? await worst(run) : null,
   });
 
   /** Why an earlier upload cannot take what is asked for; null: it can. */
