@@ -71,6 +71,8 @@ export function ensureTestSystem() {
   if (process.platform !== 'linux') return true;
   const packages = [];
   if (!python()) packages.push('python3-pytest', 'python3-prometheus-client');
+  // for the real wandb in an environment of its own
+  if (!runs('python3', '-c', 'import ensurepip')) packages.push('python3-venv');
   if (!hasChromium()) packages.push('chromium');
   if (!hasDisplay() && !found('xvfb-run')) packages.push('xvfb', 'xauth');
   return ensure(packages);

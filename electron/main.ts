@@ -93,9 +93,9 @@ function start(): void {
       setMenu();
     };
     const asks = remembered.onQuit === 'ask';
-    const press = (key: string) => {
+    const press = (key: string, command: boolean) => {
       open();
-      window.press(key);
+      window.press(key, command);
     };
     const template = menu({ mac, packaged: app.isPackaged, asks, askAgain, press });
     Menu.setApplicationMenu(Menu.buildFromTemplate(template));

@@ -12,8 +12,8 @@ export interface MenuOptions {
   asks: boolean;
   /** The user wants to be asked again. */
   askAgain(this: void): void;
-  /** A key of the page's, with Ctrl or Cmd. */
-  press(this: void, key: string): void;
+  /** A key of the page's; `command`: with Ctrl or Cmd. */
+  press(this: void, key: string, command: boolean): void;
 }
 
 export function menu({ mac, packaged, asks, askAgain, press }: MenuOptions): MenuItemConstructorOptions[] {
@@ -23,11 +23,13 @@ export function menu({ mac, packaged, asks, askAgain, press }: MenuOptions): Men
       label,
       accelerator: `CommandOrControl+${key}`,
       registerAccelerator: false,
-      click: () => press(key),
+      click: () => press(key, true),
     };
   };
   const newCluster = pageKey('New cluster', 'N');
   const settings = pageKey('Settings', ',');
+  // its key is a single letter, which only the page may take
+  const upload: MenuItemConstructorOptions = { label: 'Upload to W&&B', click: () => press('u', false) };
   // undoes "Do not ask again"; as long as it asks there is nothing to undo
   const ask: MenuItemConstructorOptions = {
     label: 'Ask when quitting while recording',
@@ -68,8 +70,8 @@ export function menu({ mac, packaged, asks, askAgain, press }: MenuOptions): Men
     {
       label: 'File',
       submenu: mac
-        ? [newCluster, line, { role: 'close' }]
-        : [newCluster, line, settings, ask, line, { role: 'quit' }],
+        ? [newCluster, upload, line, { role: 'close' }]
+        : [newCluster, upload, line, settings, ask, line, { role: 'quit' }],
     },
     { role: 'editMenu' },
     {

@@ -24,8 +24,8 @@ export interface AppWindow {
    * connects to a restarted engine by itself. `suffix` is put behind the page's title.
    */
   show(address: string, suffix?: string): void;
-  /** A key for the page, as if it had been pressed with Ctrl, or Cmd on macOS. */
-  press(this: void, key: string): void;
+  /** A key for the page, as if it had been pressed; `command`: with Ctrl, or Cmd on macOS. */
+  press(this: void, key: string, command: boolean): void;
 }
 
 /** Chromium's ERR_ABORTED. */
@@ -114,8 +114,9 @@ export function appWindow(options: WindowOptions): AppWindow {
       titleSuffix = suffix;
       if (!known || lost) load();
     },
-    press(key) {
-      const modifiers: ['meta' | 'control'] = [process.platform === 'darwin' ? 'meta' : 'control'];
+    press(key, command) {
+      const modifier = process.platform === 'darwin' ? ('meta' as const) : ('control' as const);
+      const modifiers = command ? [modifier] : [];
       window?.webContents.sendInputEvent({ type: 'keyDown', keyCode: key, modifiers });
     },
   };

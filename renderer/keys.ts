@@ -20,6 +20,7 @@ export const keyList: [keys: string, does: string][] = [
   ['Alt+↑ Alt+↓', 'move the panel up, down'],
   ['Enter', 'panel fills the space, and back; worker: isolate; event: its place in time'],
   ['p', 'panels'],
+  ['u', 'upload the run to Weights & Biases'],
   ['l', 'log axis of the panel (latencies)'],
   ['s', 'order of the list of values'],
   ['i Esc', 'isolate a worker; back'],
@@ -128,6 +129,10 @@ function page(key: string, scope: Scope): boolean {
     case 'p':
       if (!scope.run || (scope.tab !== 'timelines' && scope.tab !== 'scalars')) return false;
       scope.over = scope.over === 'panels' ? null : 'panels';
+      return true;
+    case 'u':
+      if (scope.selection.view !== 'run') return false;
+      scope.uploads.open(scope.selection.id);
       return true;
     case 'm':
       if (!scope.run?.recording) return false;

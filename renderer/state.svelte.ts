@@ -17,6 +17,7 @@ import { connect, takeToken, type Link } from './connect.ts';
 import { panelsFor } from './panels.ts';
 import { isKind, sentence } from './sentence.ts';
 import { RunView } from './run-view.svelte.ts';
+import { Uploads } from './upload.svelte.ts';
 import { WhyNumber } from './why.svelte.ts';
 
 export type Selection =
@@ -57,6 +58,10 @@ class Scope {
   sidebar = $state<boolean | null>(null);
   /** The drawer "why this number". */
   readonly why = new WhyNumber(() => this.methods);
+  readonly uploads = new Uploads(
+    () => this.methods,
+    () => this.runs,
+  );
 
   #client: Client | null = null;
   #opening: AbortController | null = null;
@@ -101,6 +106,7 @@ class Scope {
     client.on('stepped', ({ run }) => {
       if (run === this.run?.run.id) void this.run.steps.load();
     });
+    client.on('uploading', (upload) => this.uploads.take(upload));
     client.on('progress', (p) => {
       const others = Object.entries(this.progress).filter(([task]) => task !== p.task);
       this.progress = Object.fromEntries(p.done >= p.total ? others : [...others, [p.task, p]]);

@@ -1,4 +1,5 @@
 /** Text at twice its size, as set in the browser: nothing of any view is cut off or out of reach. */
+import os from 'node:os';
 import { expect, type Page } from '@playwright/test';
 import { connected, openEdit, openEndpoints, some } from './clusters.ts';
 import { test } from './served.ts';
@@ -49,7 +50,8 @@ test('nothing is cut off at 200 %', async ({ page, serve, cluster }) => {
       await page.screenshot({ path: test.info().outputPath(`${what.replaceAll(' ', '-')}-${width}.png`) });
     }
   };
-  await page.goto((await serve()).url);
+  // no key of W&B that the machine has
+  await page.goto((await serve({ env: { WANDB_API_KEY: '', NETRC: os.devNull } })).url);
   expect(await page.evaluate(() => parseFloat(getComputedStyle(document.documentElement).fontSize))).toBe(32);
   await look('empty page', 'main');
   cluster.endpoints[1]!.faults = { statsOff: true };
@@ -102,4 +104,10 @@ test('nothing is cut off at 200 %', async ({ page, serve, cluster }) => {
   await page.keyboard.press('Escape');
   await page.keyboard.press('?');
   await look('keys', 'dialog');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('1');
+  await expect(page.getByRole('button', { name: /^Recording/ })).toBeVisible();
+  await page.keyboard.press('u');
+  await expect(page.getByLabel('API key')).toBeFocused();
+  await look('upload', 'dialog');
 });

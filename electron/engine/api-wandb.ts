@@ -62,7 +62,7 @@ export interface WandbChoice {
   /** Of the catalogue. */
   metrics: string[];
   statistics: WandbStatistic[];
-  /** Keys of their own for so many workers; where there are more, for the three that ended last most often. */
+  /** Keys of their own for so many workers; where there are more, for the three that ended last most often. 0: none. */
   workers: number;
 }
 

@@ -135,7 +135,7 @@ export const edges = `
           AND s.at - s.took / 2.0 >= win.end ORDER BY t.t LIMIT 1),
       (SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w WHERE t.t >= o.first ORDER BY t.t DESC LIMIT 1)
     FROM win CROSS JOIN worker o)
-  SELECT n, w, max(a, coalesce(lag(coalesce(b, last)) OVER (PARTITION BY w ORDER BY n), a)) AS a,
+  SELECT n, w, max(a, coalesce(lag(iif(a = -1 AND b = first, -1, coalesce(b, last))) OVER (PARTITION BY w ORDER BY n), a)) AS a,
     iif(a = -1 AND b = first, -1, coalesce(b, last)) AS b,
     b IS NULL AND EXISTS (SELECT 1 FROM tick WHERE at > edge.end) AS lost
   FROM edge`;

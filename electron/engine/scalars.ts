@@ -22,7 +22,7 @@ import type { PackedScalars, StoredStep } from './step-store.ts';
 import type { RunFile } from './timelines.ts';
 
 /** Of the formulas and of the packing; what another version made is made anew. */
-export const SCALARS_VERSION = 2;
+export const SCALARS_VERSION = 3;
 
 const aggregateKeys = ['mean', 'min', 'max', 'p50', 'p95', 'sum', 'n'] as const;
 const requestKeys = ['p50', 'p95', 'p99', 'n', 'atLeast'] as const;
@@ -121,12 +121,35 @@ export interface StoredScalars {
 
 /** Steps whose scalars are not there, or are those of other edges; newest first. */
 export function missingScalars(run: RunFile, source: StepSource): StoredStep[] {
-  return run.all<StoredStep>(
-    `SELECT s.n, s.number, s.kind, s.began, s.ended FROM step s LEFT JOIN scalar c USING (source, n)
-     WHERE s.source = :source AND s.ended IS NOT NULL AND (c.n IS NULL OR c.began <> s.began OR c.ended <> s.ended)
-     ORDER BY s.n DESC`,
-    { source },
+  // two scans and not a join, which would look up each row
+  const kept = keptEdges(run, source);
+  return run
+    .all<StoredStep>(
+      'SELECT n, number, kind, began, ended FROM step WHERE source = :source AND ended IS NOT NULL ORDER BY n DESC',
+      { source },
+    )
+    .filter((s) => !isKept(kept, s.n, s.began, s.ended));
+}
+
+/** Of steps whose scalars are kept: between which edges these were computed. */
+export const keptEdges = (run: RunFile, source: StepSource) =>
+  new Map(
+    run
+      .all<{ n: number; began: number; ended: number }>(
+        'SELECT n, began, ended FROM scalar WHERE source = :source',
+        { source },
+      )
+      .map((row) => [row.n, row]),
   );
+
+export function isKept(
+  kept: ReturnType<typeof keptEdges>,
+  n: number,
+  began: number,
+  ended: number | null,
+): boolean {
+  const row = kept.get(n);
+  return row?.began === began && row.ended === ended;
 }
 
 /** What is kept of all steps, with `fresh` ones that are not kept, as arrays in the order of `steps`. */

@@ -171,7 +171,8 @@ function overAll(
     workers: { ...workers, sum: isRatio ? null : workers.sum },
     pooled: isRatio && whole > 0 ? part / whole : null,
     coverage: coverage === null ? null : Math.min(1, coverage),
-    lowerBound: counts && each.some((e) => e.resets > 0 || e.lost),
+    // one that was lost before the window counted nothing in it: coverage tells of that
+    lowerBound: counts && each.some((e) => e.resets > 0 || (e.lost && (e.delta ?? e.part) !== null)),
     each,
   };
 }

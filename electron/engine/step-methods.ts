@@ -81,7 +81,7 @@ export function createStepMethods(around: StepSurroundings): StepWork {
   /** Old runs whose steps are being found. */
   const catching = new Map<string, Promise<void>>();
   /** Runs whose scalars are being computed. */
-  const filling = new Map<string, Promise<void>>();
+  const filling = new Map<string, { recorded: boolean; work: Promise<void> }>();
   const timers = new Set<NodeJS.Timeout>();
   let closed = false;
 
@@ -150,10 +150,17 @@ export function createStepMethods(around: StepSurroundings): StepWork {
   /** Computes and keeps what is missing, newest first. One at a time a run. */
   const fill = (run: StoredRun, source: StepSource): Promise<void> => {
     const key = `${run.id} ${source}`;
-    let work = filling.get(key);
+    const recorded = run.state === 'recording';
+    const now = filling.get(key);
     // for all who wait for it: nobody's cancel ends it
-    work ??= fillNow(run, source).finally(() => filling.delete(key));
-    filling.set(key, work);
+    if (now?.recorded === recorded) return now.work;
+    // one that began while it was recorded leaves out what had not settled by then
+    const work = (now?.work.catch(nothing) ?? Promise.resolve())
+      .then(() => fillNow(run, source))
+      .finally(() => {
+        if (filling.get(key)?.work === work) filling.delete(key);
+      });
+    filling.set(key, { recorded, work });
     return work;
   };
   const fillNow = async (run: StoredRun, source: StepSource): Promise<void> => {
@@ -374,7 +381,7 @@ export function createStepMethods(around: StepSurroundings): StepWork {
     close: async () => {
       closed = true;
       for (const timer of timers) clearTimeout(timer);
-      await Promise.allSettled([...catching.values(), ...filling.values()]);
+      await Promise.allSettled([...catching.values(), ...[...filling.values()].map(({ work }) => work)]);
     },
   };
 }

@@ -130,9 +130,12 @@ export function rowOf(
 export const isLowerBound = (series: readonly ScalarSeries[], i: number): boolean =>
   series.some((s) => s.lowerBound[i] === 1);
 
-/** Metrics to be read for a mapping: coverage is that of `running`. */
+/** What says something of every row: coverage, and whether a counter is a lower bound. */
+const always: readonly string[] = ['running', 'generation_tokens'];
+
+/** Metrics to be read for a mapping. */
 export const metricsRead = ({ choice }: Mapping): string[] =>
-  metrics.map((m) => m.id).filter((id) => id === 'running' || choice.metrics.includes(id));
+  metrics.map((m) => m.id).filter((id) => always.includes(id) || choice.metrics.includes(id));
 
 export function metricDefinitions({ choice }: Mapping): MetricDefinition[] {
   const step = { step: STEP_KEY };

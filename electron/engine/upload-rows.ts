@@ -5,7 +5,7 @@
 import crypto from 'node:crypto';
 import type { Scalars, Step } from './api-steps.ts';
 import type { UploadPlan } from './api-wandb.ts';
-import { readScalars } from './scalars.ts';
+import { isKept, keptEdges, readScalars } from './scalars.ts';
 import { readSteps } from './step-reads.ts';
 import type { RunFile } from './timelines.ts';
 import {
@@ -47,19 +47,9 @@ const stepsSent = (run: RunFile, { choice }: Mapping): Step[] =>
 
 /** How many rows there are: up to the first step whose numbers are not kept yet. */
 export function rowCount(run: RunFile, mapping: Mapping): number {
-  const kept = new Map(
-    run
-      .all<{ n: number; began: number; ended: number }>(
-        'SELECT n, began, ended FROM scalar WHERE source = :source',
-        { source: mapping.choice.source },
-      )
-      .map((row) => [row.n, row]),
-  );
+  const kept = keptEdges(run, mapping.choice.source);
   const steps = stepsSent(run, mapping);
-  const missing = steps.findIndex(({ n, from, to }) => {
-    const row = kept.get(n);
-    return row?.began !== from || row.ended !== to;
-  });
+  const missing = steps.findIndex(({ n, from, to }) => !isKept(kept, n, from, to));
   return missing < 0 ? steps.length : missing;
 }
 

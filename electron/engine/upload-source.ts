@@ -46,7 +46,8 @@ export class RowSource implements UploadSource {
 
   async lines(first: number, max: number): Promise<string[]> {
     const { reader, file, mapping, rowsGiven } = this.options;
-    const { lines } = await reader.rows(file, mapping, first, max);
+    const { lines, ...more } = await reader.rows(file, mapping, first, max);
+    if (first === this.seen.until) this.add(first + lines.length, more);
     await rowsGiven(first + lines.length);
     return lines;
   }
@@ -86,15 +87,13 @@ export class RowSource implements UploadSource {
     const { reader, file, mapping } = this.options;
     // asked for fewer than before: from the start
     if (lines < this.seen.until) this.seen = { until: 0, summary: {}, files: [] };
-    const { until, summary, files } = this.seen;
-    if (lines > until) {
-      const more = await reader.rows(file, mapping, until, lines - until);
-      this.seen = {
-        until: lines,
-        summary: { ...summary, ...more.summary },
-        files: [...files, ...more.files],
-      };
-    }
+    const { until } = this.seen;
+    if (lines > until) this.add(lines, await reader.rows(file, mapping, until, lines - until));
     return this.seen;
+  }
+
+  private add(until: number, more: { summary: JsonObject; files: readonly PlotFile[] }): void {
+    const { summary, files } = this.seen;
+    this.seen = { until, summary: { ...summary, ...more.summary }, files: [...files, ...more.files] };
   }
 }

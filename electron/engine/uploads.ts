@@ -105,8 +105,8 @@ export function createUploads(around: UploadSurroundings): UploadWork {
       },
     };
   };
-  const tell = (run: string): Upload => {
-    const upload = shown(stored(run)!, 0);
+  const tell = (run: string, rowsTotal = 0): Upload => {
+    const upload = shown(stored(run)!, rowsTotal);
     around.emit('uploading', upload);
     return upload;
   };
@@ -216,7 +216,7 @@ export function createUploads(around: UploadSurroundings): UploadWork {
     const over = (changed: Partial<StoredUpload>) => {
       working.delete(run);
       change(id, run, changed);
-      tell(run);
+      tell(run, work.progress?.rowsTotal);
     };
     try {
       const { outcome, failedFiles } = await work.sender.run();

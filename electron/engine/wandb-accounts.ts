@@ -59,7 +59,7 @@ export class WandbAccounts {
 
   caFile(server: string): string | null {
     const files = this.around.library.preferences()[PREFERENCE] as Record<string, string> | undefined;
-    return files?.[server] ?? this.around.env.SSL_CERT_FILE ?? this.around.env.REQUESTS_CA_BUNDLE ?? null;
+    return files?.[server] ?? (this.around.env.SSL_CERT_FILE || this.around.env.REQUESTS_CA_BUNDLE || null);
   }
 
   setCaFile(server: string, file: string | null): void {
@@ -100,6 +100,9 @@ export class WandbAccounts {
     const options = { timing: realTiming, tries: TRIES, signal: signal ?? new AbortController().signal };
     try {
       return await act(createGraphql({ http, ...options, answered }), () => ahead);
+    } catch (error) {
+      if (signal?.aborted) throw new EngineError('cancelled', 'Cancelled.');
+      throw error;
     } finally {
       http.close();
     }

@@ -211,7 +211,7 @@ export class Sender {
   /** Everything that there is by now. `exitCode`: nothing comes after it, and the run is ended with it. */
   private async sendAll(exitCode: number | null): Promise<void> {
     for (;;) {
-      this.rowsTotal = await this.source.lineCount();
+      if (this.state.acked >= this.rowsTotal) this.rowsTotal = await this.source.lineCount();
       const lines = await this.nextLines();
       const acked = this.state.acked + lines.length;
       const upToDate = acked >= this.rowsTotal;
