@@ -304,10 +304,7 @@ describe.concurrent('which run', patience, () => {
 
   it.for<[string[], string]>([
     [['steps'], 'Usage: vllm-scope steps'],
-    [
-      ['steps', 'x', '--source', 'guess'],
-      'Steps come from mark, wandb, idle, sleep, fixed, not from "guess"',
-    ],
+    [['steps', 'x', '--source', 'guess'], 'Steps come from mark, wandb, idle, sleep, fixed, not'],
     [['scalars', 'x', '--json', '--csv'], 'Either --json or --csv'],
     [['why', 'x', '--metric', 'ttft'], 'Say which number: --step N --metric M'],
     [['why', 'x', '--metric', 'ttft', '--step', '1', '--stat', 'p42'], '--stat is one of mean, min'],
