@@ -21,6 +21,22 @@ const kindsOf = async (engine: TestEngine, run: string) =>
   (await engine.methods.events(run, ...everything)).map((e) => e.kind);
 
 describe.concurrent('workers', () => {
+  it('are told of when they answer again after a pause, though they stand as before', async ({
+    onTestFinished,
+  }) => {
+    const fake = await fakes(onTestFinished, { workers: 1 });
+    const engine = await engineFor(onTestFinished);
+    const cluster = await recorded(engine, urlsOf(fake));
+    await ticked(engine, cluster.recording, 2);
+    await engine.methods.disconnectCluster(cluster.id);
+    let told = -1;
+    // what was told before the first tick can only have said that they are asked
+    engine.engine.on('ticked', () => (told = told < 0 ? engine.changes.length : told));
+    const { recording } = await engine.methods.connectCluster(cluster.id);
+    await ticked(engine, recording!, 1);
+    await until(() => engine.changes.slice(told).some(({ what }) => what === 'clusters'));
+  });
+
   it('are numbered by the endpoint list, then the engine label, in whatever order answers come', async ({
     onTestFinished,
   }) => {

@@ -221,6 +221,7 @@ export class ClusterAtWork {
     } finally {
       this.poller?.stop();
       this.poller = null;
+      this.told = '';
       this.targets?.stop();
       this.targets = null;
     }
