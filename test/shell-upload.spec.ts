@@ -5,14 +5,17 @@ import path from 'node:path';
 import { expect } from '@playwright/test';
 import { fakeKey, startFakeWandb } from './fake-wandb.ts';
 import { ownPage, test } from './shells.ts';
-import { withRun } from './upload-page.ts';
+import { putRun } from './upload-page.ts';
+import { differencesOf, rowsByPython } from './wandb-rows/by-python.ts';
+import { makeRun } from './wandb-rows/made-run.ts';
 
 test('a run goes to W&B from the menu; the second time it is up to date', async ({ launch, folder }) => {
   const wandb = await startFakeWandb();
   try {
     const home = path.join(folder, 'home');
     await mkdir(home);
-    withRun(folder);
+    let file = '';
+    putRun(folder, 8, (into) => makeRun((file = into), { seed: 12, steps: 240 }));
     const { app, page } = await launch({
       env: {
         WANDB_API_KEY: fakeKey,
@@ -32,12 +35,13 @@ test('a run goes to W&B from the menu; the second time it is up to date', async 
       });
     await upload();
     const dialog = page.getByRole('dialog');
-    await dialog.getByRole('button', { name: 'Upload 7 rows' }).click();
+    await dialog.getByRole('button', { name: /^Upload 2\d\d rows$/ }).click();
     await expect(dialog).toContainText('Up to date', { timeout: 30_000 });
     const [request] = wandb.requests().filter((r) => r.kind === 'file_stream');
     const runId = request!.path.split('/').at(-2)!;
-    expect(wandb.stored('ent', 'rl', runId)).toMatchObject({ complete: true, exitcode: 0 });
-    expect(wandb.stored('ent', 'rl', runId)!.history).toHaveLength(7);
+    const stored = wandb.stored('ent', 'rl', runId)!;
+    expect(stored).toMatchObject({ complete: true, exitcode: 0 });
+    expect(differencesOf(stored, await rowsByPython(file, '--source', 'mark'))).toEqual([]);
     await page.screenshot({ path: 'test-results/window-uploaded.png' });
     await dialog.getByRole('button', { name: 'Close' }).first().click();
     await expect(dialog).toHaveCount(0);

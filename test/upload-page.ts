@@ -29,7 +29,7 @@ export function putRun(folder: string, workers: number, write: (file: string) =>
 
 /** The recording of two real servers under seven steps; written once. */
 let recorded: Buffer | null = null;
-export const withRun = (folder: string) =>
+const withRun = (folder: string) =>
   putRun(folder, 2, (file) => {
     if (recorded) fs.writeFileSync(file, recorded);
     else {

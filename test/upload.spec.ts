@@ -5,6 +5,8 @@ import os from 'node:os';
 import path from 'node:path';
 import { expect } from '@playwright/test';
 import { makeLongRun } from './long-run.ts';
+import { differencesOf, rowsByPython } from './wandb-rows/by-python.ts';
+import { makeRun } from './wandb-rows/made-run.ts';
 import { button, dialog, key, opener, putRun, signIn, stage, storedIn, test } from './upload-page.ts';
 
 test('the first time: key, place, what goes, and where it is; the second time it is up to date', async ({
@@ -316,4 +318,26 @@ test('of many workers three have keys of their own; too many keys switch themsel
   await expect(keys).toHaveText(/^7,\d\d\d$/);
   await expect(dialog(page)).toContainText(/7,\d\d\d keys: past 2,000 W&B may get slow\./);
   await expect(own).toBeChecked();
+});
+
+test('200 steps in one click are, line by line, what a Python script makes of the same file', async ({
+  page,
+  serve,
+  wandb,
+}) => {
+  const fake = await wandb();
+  let file = '';
+  const { url } = await serve({
+    prepare: (folder) => putRun(folder, 8, (into) => makeRun((file = into), { seed: 11, steps: 240 })),
+    env: { WANDB_API_KEY: key, WANDB_BASE_URL: fake.url, WANDB_ENTITY: 'rl-lab', WANDB_PROJECT: 'grpo' },
+  });
+  await page.goto(url);
+  await expect(page.getByRole('heading', { name: 'rollouts' })).toBeVisible();
+  await opener(page).click();
+  // train steps of marks; evaluations stay here
+  await button(page, /^Upload 2\d\d rows$/).click();
+  await expect(dialog(page)).toContainText(/(2\d\d) of \1 rows acknowledged/, { timeout: 30_000 });
+  expect(differencesOf((await storedIn(page, fake))!, await rowsByPython(file, '--source', 'mark'))).toEqual(
+    [],
+  );
 });

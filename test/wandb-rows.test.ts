@@ -11,30 +11,10 @@ import { startFakeWandb } from './fake-wandb.ts';
 import type { StoredRun } from './fake-wandb-runs.ts';
 import { writeRecording } from './recordings.ts';
 import { makeRun } from './wandb-rows/made-run.ts';
-import {
-  configOf,
-  definitions,
-  engineWith,
-  inputFor,
-  parsed,
-  rowsByPython,
-  uploaded,
-  type MadeRows,
-  type Row,
-} from './wandb-rows/uploading.ts';
+import { differencesOf, rowsByPython, type MadeRows } from './wandb-rows/by-python.ts';
+import { configOf, definitions, engineWith, inputFor, uploaded } from './wandb-rows/uploading.ts';
 
 const everyMetric = metrics.map(({ id }) => id);
-
-/** Sums of the same numbers in another order. */
-const CLOSE = 1e-9;
-const isClose = (a: number | undefined, b: number | undefined) =>
-  a !== undefined && b !== undefined && Math.abs(a - b) <= CLOSE * Math.max(Math.abs(a), Math.abs(b));
-
-/** What differs between two rows, in words. */
-const differences = (got: Row, wanted: Row, where: string): string[] =>
-  [...new Set([...Object.keys(got), ...Object.keys(wanted)])]
-    .filter((key) => !isClose(got[key], wanted[key]))
-    .map((key) => `${where}: ${key} is ${got[key]}, by rows.py ${wanted[key]}`);
 
 async function both(
   onEnd: OnEnd,
@@ -60,12 +40,7 @@ function expectSame({
   stored: { history: string[]; summary: string | null };
   made: MadeRows;
 }) {
-  const rows = stored.history.map(parsed);
-  expect(rows.flatMap((row, i) => differences(row, made.lines[i] ?? {}, `row ${i}`))).toEqual([]);
-  expect(rows).toHaveLength(made.lines.length);
-  const { _wandb, ...summary } = parsed(stored.summary!) as unknown as Row & { _wandb: unknown };
-  expect(differences(summary, made.summary, 'summary')).toEqual([]);
-  expect(_wandb).toEqual({ runtime: Math.floor(made.summary._runtime!) });
+  expect(differencesOf(stored, made)).toEqual([]);
 }
 
 /** Every key that is on W&B has `vllm_scope/step` for its x axis, but for that one and W&B's own. */

@@ -13,8 +13,9 @@ import { startFakeWandb } from './fake-wandb.ts';
 import type { StoredRun } from './fake-wandb-runs.ts';
 import { realWandb, surroundings, type RealWandb } from './real-wandb/install.ts';
 import { writeRecording } from './recordings.ts';
+import { parsed } from './wandb-rows/by-python.ts';
 import { makeRun } from './wandb-rows/made-run.ts';
-import { configOf, definitions, engineWith, inputFor, parsed, uploaded } from './wandb-rows/uploading.ts';
+import { configOf, definitions, engineWith, inputFor, uploaded } from './wandb-rows/uploading.ts';
 
 let real: RealWandb | null = null;
 beforeAll(async () => {

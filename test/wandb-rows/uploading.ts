@@ -1,12 +1,10 @@
 /** Runs of tests on their way to W&B: files taken into a real engine, uploaded to the stand-in, and what is there then. */
-import { execFile, spawnSync } from 'node:child_process';
 import path from 'node:path';
-import { promisify } from 'node:util';
 import { expect } from 'vitest';
 import type { Upload, UploadInput, WandbChoice } from '../../electron/engine/api-wandb.ts';
 import { engineFor, folderFor, type OnEnd, type TestEngine } from '../engines.ts';
 import { fakeKey, type FakeWandb } from '../fake-wandb.ts';
-import { parseLoose, type StoredRun } from '../fake-wandb-runs.ts';
+import type { StoredRun } from '../fake-wandb-runs.ts';
 
 /** NeMo RL's eight metrics and all statistics, as they go where nobody chose otherwise; docs/wandb.md has the list. */
 export const usual: WandbChoice = {
@@ -89,28 +87,3 @@ export const definitions = (m: readonly MetricEntry[]) =>
       },
     ]),
   );
-
-export type Row = Record<string, number>;
-export const parsed = (line: string) => parseLoose(line) as Row;
-
-/** What rows.py makes of a run's file. */
-export interface MadeRows {
-  lines: Row[];
-  summary: Row;
-  keys: number;
-}
-
-const python = ['python3', '/usr/bin/python3'].find(
-  (file) => spawnSync(file, ['-c', 'import sqlite3'], { stdio: 'ignore' }).status === 0,
-);
-
-/** Throws where there is no Python: a comparison with nothing would pass. */
-export async function rowsByPython(file: string, ...args: string[]): Promise<MadeRows> {
-  if (python === undefined)
-    throw new Error(
-      'test/wandb-rows/rows.py needs a python3 with sqlite3; on Debian: apt-get install python3',
-    );
-  const script = path.join(import.meta.dirname, 'rows.py');
-  const { stdout } = await promisify(execFile)(python, ['-B', script, file, ...args], { maxBuffer: 1 << 28 });
-  return JSON.parse(stdout) as MadeRows;
-}
