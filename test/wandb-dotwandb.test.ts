@@ -7,7 +7,7 @@ import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { RecordLog, writeOfflineRun } from '../electron/engine/wandb/dotwandb.ts';
 import { encodeLine } from '../electron/engine/wandb/json.ts';
-import type { JsonObject, UploadSource } from '../electron/engine/wandb/types.ts';
+import type { JsonObject, UploadSource } from '../electron/engine/wandb/contract.ts';
 import { folderFor } from './engines.ts';
 import { recordings } from './fake-wandb-replay.ts';
 import { parseLoose } from './fake-wandb-runs.ts';

@@ -1,7 +1,7 @@
 /** What tests of the W&B client read from recordings of the real SDK (test/fixtures/wandb). */
 import fs from 'node:fs';
 import path from 'node:path';
-import type { Json, JsonObject } from '../electron/engine/wandb/types.ts';
+import type { Json, JsonObject } from '../electron/engine/wandb/contract.ts';
 import { recordings } from './fake-wandb-replay.ts';
 
 const words: Record<string, number> = { NaN: NaN, Infinity: Infinity, '-Infinity': -Infinity };

@@ -6,7 +6,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { ApiKey } from '../electron/engine/wandb/account.ts';
 import { WandbError } from '../electron/engine/wandb/errors.ts';
 import { createHttp, type HttpRequest } from '../electron/engine/wandb/http.ts';
-import type { Connection } from '../electron/engine/wandb/types.ts';
+import type { Connection } from '../electron/engine/wandb/contract.ts';
 import { newAuthority, selfSigned } from './certificates.ts';
 import type { ServerCertificate } from './fake-endpoint.ts';
 import { httpServer, rawServer } from './small-servers.ts';

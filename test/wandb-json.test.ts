@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { configJson, metricEntries } from '../electron/engine/wandb/config.ts';
 import { decode, encodeConfig, encodeLine, encodeSummary } from '../electron/engine/wandb/json.ts';
-import type { JsonObject, MetricDefinition } from '../electron/engine/wandb/types.ts';
+import type { JsonObject, MetricDefinition } from '../electron/engine/wandb/contract.ts';
 import { recording, type StreamBody } from './fake-wandb-replay.ts';
 import { parseLoose } from './fake-wandb-runs.ts';
 import { inputs, type Logged } from './wandb-fixtures.ts';

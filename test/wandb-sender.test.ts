@@ -1,6 +1,6 @@
 /** Uploads all at once, to the strict stand-in: what arrives, and where the next sender goes on. */
 import { describe, expect, it } from 'vitest';
-import type { LedgerState } from '../electron/engine/wandb/types.ts';
+import type { LedgerState } from '../electron/engine/wandb/contract.ts';
 import { parseLoose } from './fake-wandb-runs.ts';
 import {
   failing,

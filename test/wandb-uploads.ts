@@ -13,7 +13,7 @@ import type {
   UploadFile,
   UploadProgress,
   UploadSource,
-} from '../electron/engine/wandb/types.ts';
+} from '../electron/engine/wandb/contract.ts';
 import { expect, onTestFinished } from 'vitest';
 import { WandbError } from '../electron/engine/wandb/errors.ts';
 import { fakeKey, startFakeWandb, type FakeWandb, type FakeWandbOptions } from './fake-wandb.ts';

@@ -3,7 +3,7 @@
  * Types only; api.ts tells the units. docs/wandb.md says what a row holds.
  */
 import type { Step, StepKind, Steps, StepSet, StepSource, TrainerRun } from './api-steps.ts';
-import type { UploadProgress, WandbErrorKind } from './wandb/types.ts';
+import type { UploadProgress, WandbErrorKind } from './wandb/contract.ts';
 
 export type { UploadProgress, WandbErrorKind };
 

@@ -2,11 +2,12 @@
 import type { MarkInput, Step, StepKind, StepSettings, StepSource, TrainerRun } from './api-steps.ts';
 import { EngineError } from './errors.ts';
 import { number, text } from './input.ts';
+import { stepSources } from './step-reads.ts';
 import { parseBaseUrl } from './wandb/account.ts';
 
 const bad = (message: string) => new EngineError('bad-input', message);
 
-const sources: readonly string[] = ['mark', 'wandb', 'idle', 'sleep', 'fixed'] satisfies StepSource[];
+const sources: readonly string[] = stepSources;
 const kinds: readonly string[] = ['train', 'eval', 'other'] satisfies StepKind[];
 
 export function stepSourceOf(value: unknown): StepSource {

@@ -9,7 +9,7 @@ import type { RunState, UploadState, WandbProblem, WandbTarget } from './api.ts'
 import { EngineError } from './errors.ts';
 import { LIBRARY_APPLICATION_ID, librarySteps, openForWriting } from './schema.ts';
 import type { Mapping } from './upload-mapping.ts';
-import type { LedgerState } from './wandb/types.ts';
+import type { LedgerState } from './wandb/contract.ts';
 
 export interface StoredCluster {
   id: string;

@@ -19,14 +19,6 @@ export interface StoredStep {
   ended: number | null;
 }
 
-/** A row of `step_set`. */
-export interface StoredSet {
-  source: StepSource;
-  settings: StepSettings;
-  /** Looked for up to here, epoch ms. */
-  until: number;
-}
-
 /** One step's scalars, packed by scalars.ts. */
 export interface PackedScalars {
   n: number;

@@ -6,7 +6,7 @@
 import type { Scalars, ScalarSeries, Step, StepSource } from './api-steps.ts';
 import type { UploadInput, WandbChoice, WandbStatistic } from './api-wandb.ts';
 import { findMetric, metrics } from './catalogue.ts';
-import type { Json, JsonObject, MetricDefinition } from './wandb/types.ts';
+import type { Json, JsonObject, MetricDefinition } from './wandb/contract.ts';
 
 /** Of keys and formulas; rows of another one need a new run on W&B. */
 export const MAPPING_VERSION = 1;

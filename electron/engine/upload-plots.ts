@@ -8,7 +8,7 @@ import { findMetric, type Metric } from './catalogue.ts';
 import * as queries from './queries.ts';
 import { slotsOf, type RunFile } from './timelines.ts';
 import { nameOnWandb, type Mapping } from './upload-mapping.ts';
-import type { JsonObject } from './wandb/types.ts';
+import type { JsonObject } from './wandb/contract.ts';
 
 export interface Plot {
   key: string;

@@ -19,7 +19,7 @@ import {
 } from './upload-mapping.ts';
 import { plotsOf } from './upload-plots.ts';
 import { decode, encodeLine } from './wandb/json.ts';
-import type { JsonObject } from './wandb/types.ts';
+import type { JsonObject } from './wandb/contract.ts';
 
 /** A timeline plot that a row names; its bytes are made when they are sent. */
 export interface PlotFile {
@@ -46,9 +46,8 @@ const stepsSent = (run: RunFile, { choice }: Mapping): Step[] =>
   readSteps(run, choice.source).steps.filter((step) => isSent(step, choice));
 
 /** How many rows there are: up to the first step whose numbers are not kept yet. */
-export function rowCount(run: RunFile, mapping: Mapping): number {
+export function rowCount(run: RunFile, mapping: Mapping, steps = stepsSent(run, mapping)): number {
   const kept = keptEdges(run, mapping.choice.source);
-  const steps = stepsSent(run, mapping);
   const missing = steps.findIndex(({ n, from, to }) => !isKept(kept, n, from, to));
   return missing < 0 ? steps.length : missing;
 }
@@ -80,7 +79,7 @@ async function* rowsOf(
 ): AsyncGenerator<Row, void, undefined> {
   const steps = stepsSent(run, mapping);
   const metrics = metricsRead(mapping);
-  const until = Math.min(first + count, rowCount(run, mapping));
+  const until = Math.min(first + count, rowCount(run, mapping, steps));
   for (let begin = first; begin < until; begin += AT_ONCE) {
     const some = steps.slice(begin, Math.min(begin + AT_ONCE, until));
     const workers = workersSent(mapping, run.workers);

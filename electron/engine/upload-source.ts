@@ -2,7 +2,13 @@
 import type { ReaderCalls } from './reader.ts';
 import type { Mapping } from './upload-mapping.ts';
 import type { PlotFile } from './upload-rows.ts';
-import type { JsonObject, MetricDefinition, RunIdentity, UploadFile, UploadSource } from './wandb/types.ts';
+import type {
+  JsonObject,
+  MetricDefinition,
+  RunIdentity,
+  UploadFile,
+  UploadSource,
+} from './wandb/contract.ts';
 
 export interface RowSourceOptions {
   reader: ReaderCalls;

@@ -21,7 +21,7 @@ import { writeOfflineRun } from './wandb/dotwandb.ts';
 import { WandbError } from './wandb/errors.ts';
 import type { Http } from './wandb/http.ts';
 import { Sender } from './wandb/sender.ts';
-import type { LedgerState, UploadProgress } from './wandb/types.ts';
+import type { LedgerState, UploadProgress } from './wandb/contract.ts';
 
 export interface UploadSurroundings {
   library: Library;

@@ -57,15 +57,18 @@ export class WandbAccounts {
     return key && { key, from: keyFrom === 'WANDB_API_KEY' ? 'environment' : 'netrc' };
   }
 
+  private get caFiles(): Record<string, string> {
+    return (this.around.library.preferences()[PREFERENCE] ?? {}) as Record<string, string>;
+  }
+
   caFile(server: string): string | null {
-    const files = this.around.library.preferences()[PREFERENCE] as Record<string, string> | undefined;
-    return files?.[server] ?? (this.around.env.SSL_CERT_FILE || this.around.env.REQUESTS_CA_BUNDLE || null);
+    const { SSL_CERT_FILE, REQUESTS_CA_BUNDLE } = this.around.env;
+    return this.caFiles[server] ?? (SSL_CERT_FILE || REQUESTS_CA_BUNDLE || null);
   }
 
   setCaFile(server: string, file: string | null): void {
     if (file !== null) readAuthorities(file); // says what is wrong with it
-    const files = this.around.library.preferences()[PREFERENCE] as Record<string, string> | undefined;
-    const others = Object.entries(files ?? {}).filter(([other]) => other !== server);
+    const others = Object.entries(this.caFiles).filter(([other]) => other !== server);
     const now = file === null ? others : [...others, [server, file]];
     this.around.library.setPreference(PREFERENCE, Object.fromEntries(now));
   }

@@ -3,7 +3,7 @@
  * (`t`) and what its metrics are (`m`).
  */
 import { encodeConfig } from './json.ts';
-import type { Json, JsonObject, MetricDefinition, SummaryKind } from './types.ts';
+import type { Json, JsonObject, MetricDefinition, SummaryKind } from './contract.ts';
 
 /** Field numbers of W&B's MetricRecord. */
 export const summaryFlags: Record<SummaryKind, number> = {

@@ -8,7 +8,7 @@ import { crc32 } from 'node:zlib';
 import { EngineError } from '../errors.ts';
 import { goals, isGlob, summaryFlags, syncsStep } from './config.ts';
 import { decode, encodeValue } from './json.ts';
-import type { JsonObject, MetricDefinition, RunIdentity, UploadFile, UploadSource } from './types.ts';
+import type { JsonObject, MetricDefinition, RunIdentity, UploadFile, UploadSource } from './contract.ts';
 
 const BLOCK = 32_768;
 const HEAD = 7;

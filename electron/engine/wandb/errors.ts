@@ -3,7 +3,7 @@
  * to do about it, and whether the same request may be sent again.
  */
 import { decode } from './json.ts';
-import type { WandbErrorKind } from './types.ts';
+import type { WandbErrorKind } from './contract.ts';
 
 export interface WandbErrorDetails {
   /** What to do, one sentence. */

@@ -6,7 +6,7 @@ import { faultOf, WandbError } from './errors.ts';
 import type { Graphql } from './graphql.ts';
 import type { Http } from './http.ts';
 import { retrying, type Retrying } from './retry.ts';
-import type { UploadFile } from './types.ts';
+import type { UploadFile } from './contract.ts';
 
 export interface FileUploader {
   http: Http;

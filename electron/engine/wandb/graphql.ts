@@ -6,7 +6,7 @@ import { decode } from './json.ts';
 import { errorsIn, faultOf, ownError, type Asked } from './errors.ts';
 import type { Http } from './http.ts';
 import { retrying, type Waiting } from './retry.ts';
-import type { RunIdentity, Timing } from './types.ts';
+import type { RunIdentity, Timing } from './contract.ts';
 
 export interface Viewer {
   username: string;

@@ -9,7 +9,7 @@ import { networkFailure } from '../scrape-faults.ts';
 import { contextFor } from '../scrape.ts';
 import type { ApiKey } from './account.ts';
 import { ownError, WandbError } from './errors.ts';
-import type { Connection } from './types.ts';
+import type { Connection } from './contract.ts';
 
 export interface HttpRequest {
   method: 'POST' | 'PUT';

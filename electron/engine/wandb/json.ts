@@ -3,7 +3,7 @@
  * JSON.stringify turns into null; config has its own rule. Numbers are written with the fewest digits that read back as
  * the same number; the SDK writes the same numbers, now and then in another notation.
  */
-import type { Json, JsonObject } from './types.ts';
+import type { Json, JsonObject } from './contract.ts';
 
 interface Rules {
   nan: 'NaN' | 'null';

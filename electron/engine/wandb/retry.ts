@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WandbError } from './errors.ts';
-import type { Timing } from './types.ts';
+import type { Timing } from './contract.ts';
 
 export const realTiming: Timing = {
   now: Date.now,

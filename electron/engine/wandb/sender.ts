@@ -20,7 +20,7 @@ import type {
   UploadProgress,
   UploadResult,
   UploadSource,
-} from './types.ts';
+} from './contract.ts';
 
 export interface SenderOptions {
   http: Http;

@@ -4,7 +4,7 @@
  */
 import { ownError } from './errors.ts';
 import { encodeSummary } from './json.ts';
-import type { JsonObject } from './types.ts';
+import type { JsonObject } from './contract.ts';
 
 /** What W&B takes of one line; longer ones it refuses. */
 export const MAX_LINE_BYTES = 10 * 1024 * 1024 - 100 * 1024;
