@@ -30,9 +30,13 @@ export class ScalarData {
   readonly #scalars: Asked<Wish, Scalars>;
   readonly #running: Asked<RunningWish, Running>;
   readonly #found = $derived.by(() => withRunning(this.#scalars.found, this.#running.found));
+  readonly #methods: Remote;
+  readonly #run: string;
   #asked = '';
 
   constructor(methods: Remote, run: string) {
+    this.#methods = methods;
+    this.#run = run;
     this.#scalars = new Asked(
       (wish, signal) => methods.scalars({ run, source: null, quick: true, ...wish }, signal),
       progressMs,
@@ -65,6 +69,21 @@ export class ScalarData {
     if (key === this.#asked) this.#scalars.want(wish);
     else this.#scalars.wantAnew(wish, 0);
     this.#asked = key;
+  }
+
+  /** Steps that are not computed yet stay so, until `goOn`. */
+  async stop() {
+    await this.#methods.stopScalars(this.#run);
+    this.#again();
+  }
+
+  async goOn() {
+    await this.#methods.resumeScalars(this.#run);
+    this.#again();
+  }
+
+  #again() {
+    if (this.#asked !== '') this.#scalars.wantAnew(JSON.parse(this.#asked) as Wish, 0);
   }
 
   /** The step that is running, up to now. */

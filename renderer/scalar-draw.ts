@@ -177,18 +177,26 @@ function drawLine(c: Context, figure: ScalarFigure, p: Places, line: ScalarLine)
   // a dash costs by its strokes; where steps stand closer than they are long it would say nothing either
   c.setLineDash(isDense(p) && dash.length > 0 ? [14, 5] : dash);
   c.beginPath();
-  let drawn = false;
+  let joined = 0;
+  const alone: number[] = [];
+  const end = (last: number) => {
+    if (joined === 1) alone.push(last);
+    joined = 0;
+  };
+  let last = 0;
   for (let i = 0; i < steps.length; i++) {
     if (!isJoined(steps[i]!)) continue;
-    if (!there(i)) drawn = false;
-    else if (drawn) c.lineTo(p.x[i] ?? 0, y(i));
-    else {
-      c.moveTo(p.x[i] ?? 0, y(i));
-      drawn = true;
-    }
+    if (!there(i)) end(last);
+    else if (joined++ > 0) c.lineTo(p.x[i] ?? 0, y(i));
+    else c.moveTo(p.x[i] ?? 0, y(i));
+    last = i;
   }
+  end(last);
   c.stroke();
   c.setLineDash([]);
+  // a line of one point would not be seen
+  c.fillStyle = ink('mean');
+  for (const i of alone) c.fillRect((p.x[i] ?? 0) - 1, y(i) - 1, 2, 2);
   for (let i = 0; i < steps.length; i++) if (there(i)) drawMarker(c, figure, p, line, i, y(i));
 }
 

@@ -56,6 +56,7 @@ const found: Scalars = {
   source: 'mark',
   steps,
   missing: 0,
+  stopped: false,
   series: [
     ...['running', 'waiting', 'kv_cache_usage', 'prefix_cache_hit_rate', 'preemptions'].map((id) =>
       series(id),

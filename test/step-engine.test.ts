@@ -10,6 +10,7 @@ import Database from 'better-sqlite3';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Steps, WhyQuery } from '../electron/engine/api.ts';
 import { Library } from '../electron/engine/library.ts';
+import { outlineFirst } from '../electron/engine/scalar-keeper.ts';
 import { engineFor, folderFor, until, type OnEnd } from './engines.ts';
 import { writeRecording } from './recordings.ts';
 import { START } from './run-files.ts';
@@ -219,6 +220,43 @@ describe('scalars', () => {
     expect([...first.series[0]!.samples.mean].every(Number.isNaN)).toBe(true);
     await until(() => told.some(([done, total]) => done === total));
     expect((await methods.scalars(query)).missing).toBe(0);
+  });
+
+  it('stopped: what is missing stays so until somebody goes on, or waits for it', async ({
+    onTestFinished,
+  }) => {
+    const { folder } = folderWith(onTestFinished);
+    const { methods } = await engineFor(onTestFinished, { dataFolder: folder });
+    await found(() => methods.steps('old', null));
+    const query = { run: 'old', source: null, metrics: ['running'], workers: [], quick: true };
+    await methods.scalars(query);
+    await methods.stopScalars('old');
+    // it would be over by then
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    const stopped = await methods.scalars(query);
+    expect(stopped.stopped).toBe(true);
+    expect(stopped.missing).toBeGreaterThan(0);
+
+    await methods.resumeScalars('old');
+    await until(async () => (await methods.scalars(query)).missing === 0);
+    expect((await methods.scalars(query)).stopped).toBe(false);
+  });
+
+  it('who waits for numbers gets them all, whoever stops', async ({ onTestFinished }) => {
+    const { folder } = folderWith(onTestFinished);
+    const { engine, methods } = await engineFor(onTestFinished, { dataFolder: folder });
+    await found(() => methods.steps('old', null));
+    const begun = new Promise((resolve) => engine.on('progress', resolve));
+    const query = { run: 'old', source: null, metrics: ['running'], workers: [], quick: false };
+    const all = methods.scalars(query);
+    await begun;
+    await methods.stopScalars('old');
+    expect((await all).missing).toBe(0);
+  });
+
+  it('are computed in outline first', () => {
+    expect(outlineFirst(Array.from({ length: 11 }, (_, i) => i))).toEqual([0, 8, 4, 2, 6, 10, 1, 3, 5, 7, 9]);
+    expect(outlineFirst([])).toEqual([]);
   });
 });
 

@@ -29,6 +29,7 @@ function opened(file: string): RunFile {
     intervalMs: 1000,
     timeoutMs: 5000,
     startedAt: START,
+    memo: (_key, make) => make(),
     breathe: () => Promise.resolve(),
   };
 }

@@ -105,6 +105,7 @@ const scalars = (steps: Step[], all: ScalarSeries[]): Scalars => ({
   steps,
   series: all,
   missing: 0,
+  stopped: false,
 });
 
 describe('vital numbers over the last full step', () => {

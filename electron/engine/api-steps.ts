@@ -104,7 +104,7 @@ export interface ScalarQuery {
   workers: number[];
   /**
    * true: nothing is computed that is not there yet; such steps are NaN, and `missing` counts them. The engine goes on
-   * with them behind, the newest first, and tells by `progress` with the run's id as task.
+   * with them behind, the whole run in outline first, and tells by `progress` with the run's id as task.
    */
   quick: boolean;
 }
@@ -173,6 +173,8 @@ export interface Scalars {
   series: ScalarSeries[];
   /** Steps that are not computed yet (see ScalarQuery.quick). */
   missing: number;
+  /** Somebody stopped it (`stopScalars`), so they stay missing until it goes on. */
+  stopped: boolean;
 }
 
 /** Percentiles over requests, from histogram buckets. null: no request, or the family is absent. */
@@ -314,6 +316,9 @@ export interface StepMethods {
   takeMarkBack(run: string, step: Step): void;
 
   scalars(query: ScalarQuery): Scalars;
+  /** Leaves missing steps missing; steps that end from now on are computed. Who waits for numbers gets them all the same. */
+  stopScalars(run: string): void;
+  resumeScalars(run: string): void;
   stragglers(query: WorkQuery): Stragglers;
   pressure(query: WorkQuery): PressureSpell[];
   why(query: WhyQuery): Why;

@@ -55,6 +55,13 @@ interface Opened {
 
 const opened = new Map<string, Opened>();
 
+/** What was made of the file asked last. Its data_version is another one after each commit of another connection. */
+let memo: { db: Database.Database | null; version: number; values: Map<string, unknown> } = {
+  db: null,
+  version: 0,
+  values: new Map(),
+};
+
 function open(file: string): Opened {
   const known = opened.get(file);
   if (!fs.existsSync(file)) {
@@ -119,6 +126,13 @@ function runFile(file: string, signal: AbortSignal | undefined): RunFile {
     intervalMs,
     timeoutMs,
     startedAt,
+    memo<Value>(key: string, make: () => Value) {
+      const { db } = open(file);
+      const version = db.pragma('data_version', { simple: true }) as number;
+      if (memo.db !== db || memo.version !== version) memo = { db, version, values: new Map() };
+      if (!memo.values.has(key)) memo.values.set(key, make());
+      return memo.values.get(key) as Value;
+    },
     async breathe() {
       await new Promise<void>((resolve) => setImmediate(resolve));
       if (signal?.aborted) throw new EngineError('cancelled', 'Cancelled.');
@@ -207,12 +221,12 @@ const calls: ReaderCalls = {
 const port = parentPort;
 if (!port) throw new Error('reader.ts runs as a worker thread');
 
-/** Float arrays and blobs go over without a copy. */
+/** Float arrays and blobs go over without a copy: an answer gives its buffers away, with all arrays in them. */
 function buffersOf(value: unknown, found: Set<ArrayBuffer> = new Set()): Set<ArrayBuffer> {
   if (ArrayBuffer.isView(value)) {
     // a Buffer may be a part of Node's shared pool, which must stay
-    if (value.buffer instanceof ArrayBuffer && value.byteLength === value.buffer.byteLength)
-      found.add(value.buffer);
+    const isOwn = value instanceof Float64Array || value.byteLength === value.buffer.byteLength;
+    if (value.buffer instanceof ArrayBuffer && isOwn) found.add(value.buffer);
   } else if (typeof value === 'object' && value !== null)
     for (const inner of Object.values(value)) buffersOf(inner, found);
   return found;

@@ -152,63 +152,93 @@ export function isKept(
   return row?.began === began && row.ended === ended;
 }
 
-/** What is kept of all steps, with `fresh` ones that are not kept, as arrays in the order of `steps`. */
-export function readScalars(
+/** What is kept of steps: of each metric one block, in which every array of its series has one value a step. */
+export interface KeptScalars {
+  source: StepSource;
+  steps: readonly Step[];
+  blocks: ReadonlyMap<string, Float64Array>;
+  /** By step: whether its numbers are there. */
+  there: readonly boolean[];
+}
+
+export function readKept(
   run: RunFile,
   source: StepSource,
   steps: readonly Step[],
   ids: readonly string[],
-  workers: readonly number[],
-  fresh: readonly PackedScalars[],
-): Scalars {
+): KeptScalars {
   for (const id of ids)
     if (!findMetric(id)) throw new EngineError('not-found', `No metric is called "${id}".`);
-  const placeOf = new Map(steps.map((s, i) => [s.n, i]));
-  const range = { source, first: steps[0]?.n ?? 0, last: steps.at(-1)?.n ?? -1 };
-  const arrays = arraysOf(steps.length);
-  const wanted = ids.map((id) => ({
-    id,
-    offset: metrics.findIndex((m) => m.id === id) * FLEET,
-    series: emptySeries(id, arrays, workers),
-  }));
   const fleets = new Array<Float64Array | undefined>(steps.length).fill(undefined);
-  const put = (n: number, began: number, ended: number, fleet: Uint8Array) => {
-    const i = placeOf.get(n);
-    const step = i === undefined ? undefined : steps[i]!;
-    if (i === undefined || step!.from !== began || (step!.to !== null && step!.to !== ended)) return;
-    fleets[i] = floats(fleet);
-  };
+  const placeOf = placesOf(steps);
   for (const row of run.all<StoredScalars>(
     'SELECT n, began, ended, fleet FROM scalar WHERE source = :source AND n BETWEEN :first AND :last',
-    range,
-  ))
-    put(row.n, row.began, row.ended, row.fleet);
-  for (const p of fresh) put(p.n, p.began, p.ended, p.fleet);
-  const columns = wanted.flatMap(({ offset, series }) => columnsOf(series, offset));
-  for (const [i, fleet] of fleets.entries())
-    if (fleet) for (const { array, place } of columns) array[i] = fleet[place]!;
-  if (workers.length > 0)
-    for (const { id, series } of wanted) {
-      for (const row of run.all<{ n: number; each: Uint8Array }>(
-        'SELECT n, each FROM worker_scalar WHERE source = :source AND metric = :metric AND n BETWEEN :first AND :last',
-        { ...range, metric: id },
-      ))
-        putEach(series.each, placeOf.get(row.n), floats(row.each));
-      for (const p of fresh) {
-        const each = p.each.find(([metric]) => metric === id)?.[1];
-        if (each) putEach(series.each, placeOf.get(p.n), floats(each));
-      }
-    }
-  return {
-    source,
-    steps: [...steps],
-    series: wanted.map((w) => w.series),
-    missing: fleets.filter((fleet) => !fleet).length,
-  };
+    { source, ...spanOf(steps) },
+  )) {
+    const i = placeOf.get(row.n);
+    if (i !== undefined && isOf(steps[i]!, row.began, row.ended)) fleets[i] = floats(row.fleet);
+  }
+  const blocks = new Map<string, Float64Array>();
+  for (const id of ids) {
+    const block = new Float64Array(columnCount(id) * steps.length).fill(NaN);
+    const columns = columnsOf(seriesOver(id, block, steps.length));
+    for (const [i, fleet] of fleets.entries())
+      if (fleet) for (const { array, place } of columns) array[i] = fleet[place]!;
+    blocks.set(id, block);
+  }
+  return { source, steps, blocks, there: fleets.map((fleet) => fleet !== undefined) };
 }
 
-/** The arrays of a series in the order of a fleet's values, from `offset` on; none for what it does not have. */
-function columnsOf(series: ScalarSeries, offset: number): { array: Float64Array; place: number }[] {
+/** What a run file tells. */
+export type FoundScalars = Omit<Scalars, 'stopped'>;
+
+const placesOf = (steps: readonly Step[]) => new Map(steps.map((s, i) => [s.n, i]));
+const spanOf = (steps: readonly Step[]) => ({ first: steps[0]?.n ?? 0, last: steps.at(-1)?.n ?? -1 });
+const isOf = (step: Step, began: number, ended: number) =>
+  step.from === began && (step.to === null || step.to === ended);
+
+/** What is kept of some of its metrics, with `fresh` steps that are not kept, as arrays in the order of the steps. */
+export function readScalars(
+  run: RunFile,
+  kept: KeptScalars,
+  ids: readonly string[],
+  workers: readonly number[],
+  fresh: readonly PackedScalars[],
+): FoundScalars {
+  const { source, steps } = kept;
+  const placeOf = placesOf(steps);
+  const there = [...kept.there];
+  const series = ids.map((id) => {
+    const block = kept.blocks.get(id);
+    if (!block) throw new EngineError('not-found', `No metric is called "${id}".`);
+    return seriesOver(id, block.slice(), steps.length);
+  });
+  for (const { n, began, ended, fleet } of fresh) {
+    const i = placeOf.get(n);
+    if (i === undefined || !isOf(steps[i]!, began, ended)) continue;
+    there[i] = true;
+    const values = floats(fleet);
+    for (const one of series) for (const { array, place } of columnsOf(one)) array[i] = values[place]!;
+  }
+  if (workers.length > 0)
+    for (const one of series) {
+      one.each = eachOver(one.metric, workers, steps.length);
+      for (const row of run.all<{ n: number; each: Uint8Array }>(
+        'SELECT n, each FROM worker_scalar WHERE source = :source AND metric = :metric AND n BETWEEN :first AND :last',
+        { source, metric: one.metric, ...spanOf(steps) },
+      ))
+        putEach(one.each, placeOf.get(row.n), floats(row.each));
+      for (const p of fresh) {
+        const each = p.each.find(([metric]) => metric === one.metric)?.[1];
+        if (each) putEach(one.each, placeOf.get(p.n), floats(each));
+      }
+    }
+  return { source, steps: [...steps], series, missing: there.filter((is) => !is).length };
+}
+
+/** The arrays of a series, each with the place of its value in a step's fleet; none for what it does not have. */
+function columnsOf(series: ScalarSeries): { array: Float64Array; place: number }[] {
+  const offset = metrics.findIndex((m) => m.id === series.metric) * FLEET;
   const { samples, workers, requests, deltas, pooled, coverage, lowerBound } = series;
   return [
     ...aggregateKeys.map((key) => samples[key]),
@@ -230,39 +260,40 @@ function putEach(all: readonly WorkerScalars[], i: number | undefined, each: Flo
   }
 }
 
-/**
- * Arrays of NaN of one length, many of them in one buffer: hundreds of buffers of their own would take longer on their way
- * to another thread than to fill.
- */
-function arraysOf(length: number): () => Float64Array {
-  const AT_ONCE = 64;
-  let block = new Float64Array(0);
+/** Arrays of one length, one after the other in one block: hundreds of their own would take longer to hand over than to fill. */
+function arraysIn(
+  block: Float64Array,
+  length: number,
+): <Key extends string>(keys: readonly Key[]) => Record<Key, Float64Array> {
   let used = 0;
-  return () => {
-    if (used + length > block.length) {
-      block = new Float64Array(AT_ONCE * length).fill(NaN);
-      used = 0;
-    }
-    used += length;
-    return block.subarray(used - length, used);
-  };
+  return <Key extends string>(keys: readonly Key[]) =>
+    Object.fromEntries(keys.map((key) => [key, block.subarray(used * length, ++used * length)])) as Record<
+      Key,
+      Float64Array
+    >;
 }
 
-function emptySeries(id: string, empty: () => Float64Array, workers: readonly number[]): ScalarSeries {
-  const of = <Key extends string>(keys: readonly Key[]) =>
-    Object.fromEntries(keys.map((key) => [key, empty()])) as Record<Key, Float64Array>;
-  const metric = findMetric(id)!;
-  const deltas = () => (metric.kind === 'counter' ? of(deltaKeys) : null);
+const hasDeltas = (id: string) => findMetric(id)?.kind === 'counter';
+const hasRequests = (id: string) => findMetric(id)?.kind === 'histogram' && findMetric(id)?.unit === 's';
+
+/** A series without workers whose arrays lie in a block of `columnCount` of them. */
+function seriesOver(id: string, block: Float64Array, length: number): ScalarSeries {
+  const of = arraysIn(block, length);
   return {
     metric: id,
     samples: of(aggregateKeys) satisfies StatisticArrays,
     workers: of(aggregateKeys),
-    deltas: deltas(),
-    requests:
-      metric.kind === 'histogram' && metric.unit === 's' ? (of(requestKeys) satisfies RequestArrays) : null,
-    pooled: empty(),
-    coverage: empty(),
-    lowerBound: empty(),
-    each: workers.map((w) => ({ w, ...of(eachKeys), deltas: deltas() })),
+    deltas: hasDeltas(id) ? of(deltaKeys) : null,
+    requests: hasRequests(id) ? (of(requestKeys) satisfies RequestArrays) : null,
+    ...of(['pooled', 'coverage', 'lowerBound']),
+    each: [],
   };
+}
+const columnCount = (id: string) => columnsOf(seriesOver(id, new Float64Array(0), 0)).length;
+
+function eachOver(id: string, workers: readonly number[], length: number): WorkerScalars[] {
+  const deltas = hasDeltas(id);
+  const own = eachKeys.length + (deltas ? deltaKeys.length : 0);
+  const of = arraysIn(new Float64Array(own * workers.length * length).fill(NaN), length);
+  return workers.map((w) => ({ w, ...of(eachKeys), deltas: deltas ? of(deltaKeys) : null }));
 }

@@ -1,7 +1,6 @@
 /** The reading thread's calls that are about steps, as reader.ts answers them. `file` is a path. */
 import type {
   PressureSpell,
-  Scalars,
   ScalarQuery,
   Steps,
   StepSource,
@@ -9,7 +8,16 @@ import type {
   WhyQuery,
   Why,
 } from './api-steps.ts';
-import { computeScalars, floats, missingScalars, readScalars, type ComputedScalars } from './scalars.ts';
+import { metrics } from './catalogue.ts';
+import {
+  computeScalars,
+  floats,
+  missingScalars,
+  readKept,
+  readScalars,
+  type ComputedScalars,
+  type FoundScalars,
+} from './scalars.ts';
 import { keptSets, lookedUntil, pressureSpells, readSteps, storedOf, type KeptSet } from './step-reads.ts';
 import { PressureScan, StepScan, type PressureFound, type ScanQuery, type StepsFound } from './step-scan.ts';
 import type { StoredStep } from './step-store.ts';
@@ -35,8 +43,8 @@ export interface StepCalls {
     previous: StoredStep | null,
     signal?: AbortSignal,
   ): Promise<ComputedScalars>;
-  /** With those that are not kept: the last steps of a run that is being recorded (`fresh`, by n). */
-  scalars(file: string, query: ScalarQuery, fresh: number[], signal?: AbortSignal): Promise<Scalars>;
+  /** With those that are not kept: the last steps of a run that goes on. */
+  scalars(file: string, query: ScalarQuery, goesOn: boolean, signal?: AbortSignal): Promise<FoundScalars>;
   stragglers(file: string, from: number, to: number, signal?: AbortSignal): Promise<Stragglers>;
   pressure(file: string, from: number, to: number, signal?: AbortSignal): Promise<PressureSpell[]>;
   why(file: string, query: WhyQuery, signal?: AbortSignal): Promise<Why>;
@@ -64,10 +72,13 @@ export function forgetScans(file: string): void {
   pressureScans.delete(file);
 }
 
+const stepsOf = (run: RunFile, source: StepSource | null) =>
+  run.memo(`steps ${source}`, () => readSteps(run, source));
+
 export const stepCalls: { [Call in keyof StepCalls]: OnRun<StepCalls[Call]> } = {
   lookedUntil: (run) => lookedUntil(run),
   stepSets: (run) => keptSets(run),
-  steps: (run, _file, source) => readSteps(run, source),
+  steps: (run, _file, source) => stepsOf(run, source),
   scanSteps: (run, file, task, query) => {
     const key = keyOf(file, task);
     let scan = stepScans.get(key);
@@ -86,14 +97,23 @@ export const stepCalls: { [Call in keyof StepCalls]: OnRun<StepCalls[Call]> } = 
   forgetScan: (_run, file, task) => void stepScans.delete(keyOf(file, task)),
   missingScalars: (run, _file, source) => missingScalars(run, source),
   computeScalars: (run, _file, step, previous) => computeScalars(run, step, previous),
-  scalars: async (run, _file, query, wanted) => {
-    const { source, steps } = readSteps(run, query.source);
+  scalars: async (run, _file, query, goesOn) => {
+    const { source, steps } = stepsOf(run, query.source);
+    const unkept = goesOn || steps.at(-1)?.to === null ? steps.slice(-2) : [];
     const fresh: ComputedScalars[] = [];
-    for (const n of wanted) {
-      const [step, previous] = [steps[n], steps[n - 1]];
-      if (step) fresh.push(await computeScalars(run, storedOf(step), previous ? storedOf(previous) : null));
+    for (const step of unkept) {
+      const previous = steps[step.n - 1];
+      fresh.push(await computeScalars(run, storedOf(step), previous ? storedOf(previous) : null));
     }
-    return readScalars(run, source, steps, query.metrics, query.workers, fresh);
+    const kept = run.memo(`scalars ${source}`, () =>
+      readKept(
+        run,
+        source,
+        steps,
+        metrics.map((m) => m.id),
+      ),
+    );
+    return readScalars(run, kept, query.metrics, query.workers, fresh);
   },
   stragglers: (run, _file, from, to) => {
     const { source, steps } = readSteps(run, null);

@@ -17,9 +17,9 @@ import { checkQuery, number, text } from './input.ts';
 import { checkedMark, checkedSettings, checkedStep, stepKindOf, stepSourceOf } from './input-steps.ts';
 import type { StoredRun } from './library.ts';
 import type { ReaderCalls } from './reader.ts';
+import { ScalarKeeper } from './scalar-keeper.ts';
 import { settingsOf, StepKeeper } from './step-keeper.ts';
-import { stepOf, storedOf } from './step-reads.ts';
-import type { PackedScalars, StoredStep } from './step-store.ts';
+import { stepOf } from './step-reads.ts';
 import { fixedSteps, suggestions, type FoundStep } from './steps.ts';
 import type { RunStore } from './store.ts';
 
@@ -42,9 +42,6 @@ export interface StepSurroundings {
 const PROGRESS_MS = 250;
 /** Opening a short old run finds its steps before it answers. */
 const PATIENCE_MS = 500;
-/** A step in which a worker was lost is computed again so often, and for so long after it. */
-const AGAIN_MS = 60_000;
-const DOUBTFUL_FOR_MS = 600_000;
 /** Marks may come from a machine whose clock is ahead by so much. */
 const AHEAD_MS = 5000;
 
@@ -80,8 +77,6 @@ export function createStepMethods(around: StepSurroundings): StepWork {
   const { reader, runOf, readyToRead, withStore, emit } = around;
   /** Old runs whose steps are being found. */
   const catching = new Map<string, Promise<void>>();
-  /** Runs whose scalars are being computed. */
-  const filling = new Map<string, { recorded: boolean; work: Promise<void> }>();
   const timers = new Set<NodeJS.Timeout>();
   let closed = false;
 
@@ -93,6 +88,8 @@ export function createStepMethods(around: StepSurroundings): StepWork {
       emit('progress', { task, done, total });
     };
   };
+
+  const scalars = new ScalarKeeper({ ...around, teller });
 
   /** Finds the steps of a run that is not being recorded and has none yet, or not to its end. */
   const caughtUp = async (run: StoredRun): Promise<void> => {
@@ -122,80 +119,6 @@ export function createStepMethods(around: StepSurroundings): StepWork {
     await readyToRead(run);
     await caughtUp(run);
     return run;
-  };
-
-  /** A step's numbers are final when everybody has answered after its end, or could have. */
-  const settledBefore = (run: StoredRun, store: { timeoutMs: number; intervalMs: number }) =>
-    run.state === 'recording' ? around.now() - store.timeoutMs - 2 * store.intervalMs : Infinity;
-
-  /**
-   * Steps of recordings in which a worker was lost when they were computed: it may answer again, and what it counted
-   * meanwhile belongs to them. Until then they are lower bounds.
-   */
-  const lost = new Map<string, { step: StoredStep; computedAt: number }>();
-  const remember = (run: StoredRun, source: StepSource, step: StoredStep, isLost: boolean) => {
-    const key = `${run.id} ${source} ${step.n}`;
-    if (isLost && step.ended! > around.now() - DOUBTFUL_FOR_MS)
-      lost.set(key, { step, computedAt: around.now() });
-    else lost.delete(key);
-  };
-  const doubtful = (run: StoredRun, source: StepSource): StoredStep[] =>
-    [...lost]
-      .filter(
-        ([key, { computedAt }]) =>
-          key.startsWith(`${run.id} ${source} `) && around.now() - computedAt > AGAIN_MS,
-      )
-      .map(([, { step }]) => step);
-
-  /** Computes and keeps what is missing, newest first. One at a time a run. */
-  const fill = (run: StoredRun, source: StepSource): Promise<void> => {
-    const key = `${run.id} ${source}`;
-    const recorded = run.state === 'recording';
-    const now = filling.get(key);
-    // for all who wait for it: nobody's cancel ends it
-    if (now?.recorded === recorded) return now.work;
-    // one that began while it was recorded leaves out what had not settled by then
-    const work = (now?.work.catch(nothing) ?? Promise.resolve())
-      .then(() => fillNow(run, source))
-      .finally(() => {
-        if (filling.get(key)?.work === work) filling.delete(key);
-      });
-    filling.set(key, { recorded, work });
-    return work;
-  };
-  const fillNow = async (run: StoredRun, source: StepSource): Promise<void> => {
-    const missing = [...(await reader.missingScalars(run.file, source)), ...doubtful(run, source)];
-    if (missing.length === 0) return;
-    const { steps } = await reader.steps(run.file, source);
-    const tell = teller(run.id);
-    const told = missing.length > 1;
-    let done = 0;
-    await withStore(run, async (store) => {
-      const settled = settledBefore(run, store.meta);
-      let packed: PackedScalars[] = [];
-      for (const step of missing) {
-        if (closed || store.closed) break;
-        done++;
-        if (step.ended === null || step.ended > settled) continue;
-        const before = steps[step.n - 1];
-        const computed = await reader.computeScalars(run.file, step, before ? storedOf(before) : null);
-        packed.push(computed);
-        if (run.state === 'recording') remember(run, source, step, computed.lost);
-        if (packed.length >= 8 && !store.closed) {
-          store.steps.writeScalars(source, packed);
-          packed = [];
-        }
-        if (told) tell(Math.min(done, missing.length - 1), missing.length);
-      }
-      if (!store.closed) store.steps.writeScalars(source, packed);
-    });
-    if (told) tell(missing.length, missing.length);
-  };
-  const fillBehind = (run: StoredRun, source: StepSource) => {
-    fill(run, source).catch((error: unknown) => {
-      // what is read next says it to somebody who asked
-      if (!(error instanceof EngineError)) around.report(String(error));
-    });
   };
 
   const find = async (
@@ -332,13 +255,27 @@ export function createStepMethods(around: StepSurroundings): StepWork {
         checkQuery({ ...query, from: 0, to: 1 });
         const run = await ready(query.run);
         const source = query.source === null ? null : stepSourceOf(query.source);
-        const { source: current, steps } = await reader.steps(run.file, source, signal);
-        if (query.quick !== true) await unless(fill(run, current), signal);
-        else fillBehind(run, current);
-        // the last ones of a run that goes on are not kept yet
-        const fresh =
-          run.state === 'recording' || steps.at(-1)?.to === null ? steps.slice(-2).map((s) => s.n) : [];
-        return reader.scalars(run.file, { ...query, source: current }, fresh, signal);
+        if (query.quick !== true) {
+          const current = source ?? (await reader.steps(run.file, null, signal)).source;
+          await unless(scalars.fill(run, current), signal);
+        }
+        const answer = await reader.scalars(
+          run.file,
+          { ...query, source },
+          run.state === 'recording',
+          signal,
+        );
+        scalars.fillBehind(run, answer.source);
+        return { ...answer, stopped: answer.missing > 0 && scalars.isStopped(run.id) };
+      },
+      stopScalars: async (id) => {
+        await Promise.resolve();
+        scalars.stop(runOf(id).id);
+      },
+      resumeScalars: async (id) => {
+        const run = runOf(id);
+        const { source } = await reader.steps(run.file, null);
+        scalars.goOn(run, source);
       },
       stragglers: async ({ run: id, from, to }, signal) =>
         reader.stragglers((await ready(id)).file, number(from, 'from'), number(to, 'to'), signal),
@@ -358,7 +295,7 @@ export function createStepMethods(around: StepSurroundings): StepWork {
           timers.delete(timer);
           void reader
             .steps(run.file, null)
-            .then(({ source }) => fillBehind(run, source))
+            .then(({ source }) => scalars.fillBehind(run, source))
             .catch(() => undefined);
         },
         4 * run.interval_ms + 6000,
@@ -376,12 +313,12 @@ export function createStepMethods(around: StepSurroundings): StepWork {
     complete: async (run, source) => {
       await caughtUp(run);
       await catching.get(run.id);
-      await fill(run, source);
+      await scalars.fill(run, source);
     },
     close: async () => {
       closed = true;
       for (const timer of timers) clearTimeout(timer);
-      await Promise.allSettled([...catching.values(), ...[...filling.values()].map(({ work }) => work)]);
+      await Promise.allSettled([...catching.values(), scalars.close()]);
     },
   };
 }

@@ -29,6 +29,8 @@ export interface RunFile {
   intervalMs: number;
   timeoutMs: number;
   startedAt: number;
+  /** Made once and given again while the file stays as it is. Only of the file asked last; to be read only. */
+  memo<Value>(key: string, make: () => Value): Value;
   /** Lets other calls in; throws `cancelled` where the asker took this one back. */
   breathe(): Promise<void>;
 }

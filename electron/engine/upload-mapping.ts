@@ -3,9 +3,10 @@
  * mapping always give the same row, so a row can be sent again whenever that is needed. Names are NeMo RL's (its PR
  * 2843) where it has one; docs/wandb.md lists them.
  */
-import type { Scalars, ScalarSeries, Step, StepSource } from './api-steps.ts';
+import type { ScalarSeries, Step, StepSource } from './api-steps.ts';
 import type { UploadInput, WandbChoice, WandbStatistic } from './api-wandb.ts';
 import { findMetric, metrics } from './catalogue.ts';
+import type { FoundScalars } from './scalars.ts';
 import type { Json, JsonObject, MetricDefinition } from './wandb/contract.ts';
 
 /** Of keys and formulas; rows of another one need a new run on W&B. */
@@ -59,7 +60,7 @@ interface KeyOfRows {
 }
 
 /** The keys that scalars give, without those that every row has. */
-export function keysOf(scalars: Scalars, { choice }: Mapping): KeyOfRows[] {
+export function keysOf(scalars: FoundScalars, { choice }: Mapping): KeyOfRows[] {
   if (!choice.scalars) return [];
   const { statistics } = choice;
   return scalars.series.flatMap((series): KeyOfRows[] => {
@@ -97,7 +98,7 @@ export interface RowPlace {
 
 /** One step's row. `media`: values of its timeline plots, by key. */
 export function rowOf(
-  scalars: Scalars,
+  scalars: FoundScalars,
   i: number,
   keys: readonly KeyOfRows[],
   { line, startedAt }: RowPlace,

@@ -3,9 +3,9 @@
  * A row is made of what is kept of its step, so it is there as soon as that is.
  */
 import crypto from 'node:crypto';
-import type { Scalars, Step } from './api-steps.ts';
+import type { Step } from './api-steps.ts';
 import type { UploadPlan } from './api-wandb.ts';
-import { isKept, keptEdges, readScalars } from './scalars.ts';
+import { isKept, keptEdges, readKept, readScalars, type FoundScalars } from './scalars.ts';
 import { readSteps } from './step-reads.ts';
 import type { RunFile } from './timelines.ts';
 import {
@@ -64,7 +64,7 @@ export function rowsDigest(run: RunFile, mapping: Mapping, rows: number): string
 interface Row {
   line: number;
   step: Step;
-  scalars: Scalars;
+  scalars: FoundScalars;
   i: number;
   row: JsonObject;
   files: PlotFile[];
@@ -83,7 +83,8 @@ async function* rowsOf(
   for (let begin = first; begin < until; begin += AT_ONCE) {
     const some = steps.slice(begin, Math.min(begin + AT_ONCE, until));
     const workers = workersSent(mapping, run.workers);
-    const scalars = readScalars(run, mapping.choice.source, some, metrics, workers, []);
+    const kept = readKept(run, mapping.choice.source, some, metrics);
+    const scalars = readScalars(run, kept, metrics, workers, []);
     const sent = {
       ...scalars,
       series: scalars.series.filter((s) => mapping.choice.metrics.includes(s.metric)),
