@@ -246,7 +246,9 @@ describe('scalars', () => {
     const { folder } = folderWith(onTestFinished);
     const { engine, methods } = await engineFor(onTestFinished, { dataFolder: folder });
     await found(() => methods.steps('old', null));
-    const begun = new Promise((resolve) => engine.on('progress', resolve));
+    const begun = new Promise<void>((resolve) => {
+      engine.on('progress', ({ task }) => task === 'old' && resolve());
+    });
     const query = { run: 'old', source: null, metrics: ['running'], workers: [], quick: false };
     const all = methods.scalars(query);
     await begun;

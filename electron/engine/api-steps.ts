@@ -327,6 +327,6 @@ export interface StepMethods {
 export interface StepEvents {
   /** Steps of a run were found, marked, chosen or changed: read them anew. */
   stepped: { run: string };
-  /** Long work goes on; done = total: it is over. */
+  /** Long work goes on; done = total: it is over. `task`: see the calls; `open <run>` and `steps <run>` while a run is made ready for them. */
   progress: { task: string; done: number; total: number };
 }

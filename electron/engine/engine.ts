@@ -113,7 +113,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       return store?.meta.id === run.id ? store : undefined;
     },
     runsChanged: () => emit('changed', { what: 'runs' }),
-    report,
+    ...{ emit, report },
   });
 
   const steps = createStepMethods({

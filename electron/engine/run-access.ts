@@ -1,8 +1,10 @@
 /** Run files that are not being written: what a crash left open, missing rollups, and writing into one for a moment. */
+import type { Events } from './api.ts';
 import { fileBytes } from './cluster.ts';
 import { sentenceOf } from './errors.ts';
 import type { Library, StoredRun } from './library.ts';
 import type { ReaderCalls } from './reader.ts';
+import { progressOf } from './progress.ts';
 import { rollUpRun } from './recording.ts';
 import { RunStore } from './store.ts';
 
@@ -11,12 +13,14 @@ export interface RunAccessSurroundings {
   reader: ReaderCalls;
   /** Of a run that is being recorded. */
   liveStore: (run: StoredRun) => RunStore | undefined;
+  emit: (event: 'progress', data: Events['progress']) => void;
   runsChanged: () => void;
   report: (sentence: string) => void;
 }
 
 export function createRunAccess(around: RunAccessSurroundings) {
   const { library, reader, report } = around;
+  const teller = progressOf(around.emit);
   /** Ended runs whose rollups are being made, so that none is made twice. */
   const rolling = new Map<string, Promise<void>>();
 
@@ -45,7 +49,7 @@ export function createRunAccess(around: RunAccessSurroundings) {
       work = (async () => {
         const store = RunStore.open(run.file);
         try {
-          await rollUpRun(store, reader, Infinity);
+          await rollUpRun(store, reader, Infinity, () => false, teller(`open ${run.id}`));
         } finally {
           store.close(run.ended ?? run.started);
         }

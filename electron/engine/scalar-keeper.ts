@@ -5,6 +5,7 @@
 import type { StepSource } from './api-steps.ts';
 import { EngineError } from './errors.ts';
 import type { StoredRun } from './library.ts';
+import type { Tell } from './progress.ts';
 import type { ReaderCalls } from './reader.ts';
 import { storedOf } from './step-reads.ts';
 import type { PackedScalars, StoredStep } from './step-store.ts';
@@ -14,8 +15,7 @@ export interface ScalarSurroundings {
   reader: ReaderCalls;
   withStore: <T>(run: StoredRun, act: (store: RunStore) => T | Promise<T>) => Promise<T>;
   now: () => number;
-  /** Tells pages of progress, not too often. */
-  teller: (task: string) => (done: number, total: number) => void;
+  teller: (task: string) => Tell;
   report: (sentence: string) => void;
 }
 

@@ -16,6 +16,7 @@ import { EngineError } from './errors.ts';
 import { checkQuery, number, text } from './input.ts';
 import { checkedMark, checkedSettings, checkedStep, stepKindOf, stepSourceOf } from './input-steps.ts';
 import type { StoredRun } from './library.ts';
+import { progressOf } from './progress.ts';
 import type { ReaderCalls } from './reader.ts';
 import { ScalarKeeper } from './scalar-keeper.ts';
 import { settingsOf, StepKeeper } from './step-keeper.ts';
@@ -38,8 +39,6 @@ export interface StepSurroundings {
   report: (sentence: string) => void;
 }
 
-/** A page is told of progress this often. */
-const PROGRESS_MS = 250;
 /** Opening a short old run finds its steps before it answers. */
 const PATIENCE_MS = 500;
 /** Marks may come from a machine whose clock is ahead by so much. */
@@ -77,18 +76,12 @@ export function createStepMethods(around: StepSurroundings): StepWork {
   const { reader, runOf, readyToRead, withStore, emit } = around;
   /** Old runs whose steps are being found. */
   const catching = new Map<string, Promise<void>>();
+  /** Those of them that are not through yet. */
+  const unfound = new Set<string>();
   const timers = new Set<NodeJS.Timeout>();
   let closed = false;
 
-  const teller = (task: string) => {
-    let last = 0;
-    return (done: number, total: number) => {
-      if (done < total && performance.now() - last < PROGRESS_MS) return;
-      last = performance.now();
-      emit('progress', { task, done, total });
-    };
-  };
-
+  const teller = progressOf(emit);
   const scalars = new ScalarKeeper({ ...around, teller });
 
   /** Finds the steps of a run that is not being recorded and has none yet, or not to its end. */
@@ -96,14 +89,16 @@ export function createStepMethods(around: StepSurroundings): StepWork {
     if (run.state === 'recording') return;
     let work = catching.get(run.id);
     if (!work) {
+      unfound.add(run.id);
       work = (async () => {
         const until = await reader.lookedUntil(run.file);
         if (until !== null && until >= (run.ended ?? run.started)) return;
         await withStore(run, (store) =>
-          new StepKeeper(store, reader, nothing, nothing).finish(teller(run.id)),
+          new StepKeeper(store, reader, nothing, nothing).finish(teller(`steps ${run.id}`)),
         );
+        unfound.delete(run.id);
         emit('stepped', { run: run.id });
-      })();
+      })().finally(() => unfound.delete(run.id));
       catching.set(run.id, work);
       work.catch(() => catching.delete(run.id));
     }
@@ -265,7 +260,8 @@ export function createStepMethods(around: StepSurroundings): StepWork {
           run.state === 'recording',
           signal,
         );
-        scalars.fillBehind(run, answer.source);
+        // of steps that are still being found the last ones would come first
+        if (!unfound.has(run.id)) scalars.fillBehind(run, answer.source);
         return { ...answer, stopped: answer.missing > 0 && scalars.isStopped(run.id) };
       },
       stopScalars: async (id) => {
