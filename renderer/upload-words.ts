@@ -114,7 +114,7 @@ export interface Act {
 /** `anew`: a new run is wanted; `retries`: files that W&B did not take the last time. */
 export function actOf(plan: UploadPlan | null, anew: boolean, live: boolean, retries: number): Act {
   if (!plan) return { text: 'Upload', anew, can: false };
-  const { rows, acked, changed } = plan;
+  const { rows, acked, changed, described } = plan;
   if (changed !== null && !anew) return { text: 'Upload as a new run', anew: true, can: rows > 0 || live };
   const fresh = rows - acked;
   if (fresh > 0) {
@@ -123,6 +123,7 @@ export function actOf(plan: UploadPlan | null, anew: boolean, live: boolean, ret
   }
   if (live) return { text: acked > 0 ? 'Go on as steps end' : 'Upload as steps end', anew, can: true };
   if (retries > 0) return { text: `Send ${many(retries, 'file')} again`, anew, can: true };
+  if (acked > 0 && !described) return { text: 'Change name, tags and notes', anew, can: true };
   return { text: acked > 0 ? 'Up to date' : 'Nothing to upload', anew, can: false };
 }
 
@@ -133,7 +134,11 @@ export function sentWords(plan: UploadPlan | null): string {
 }
 
 export const isUpToDate = (plan: UploadPlan, { state, failedFiles }: Upload) =>
-  state === 'done' && failedFiles.length === 0 && plan.changed === null && plan.acked >= plan.rows;
+  state === 'done' &&
+  failedFiles.length === 0 &&
+  plan.changed === null &&
+  plan.described &&
+  plan.acked >= plan.rows;
 
 // ---------------------------------------------------------------- how far it is
 

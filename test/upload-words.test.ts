@@ -42,7 +42,7 @@ const choice: WandbChoice = {
 };
 const plan = (more: Partial<UploadPlan> = {}): UploadPlan => ({
   ...{ rows: 6, steps: { train: 6, eval: 1, other: 0 }, keys: 91, bytes: 33_000, files: 0, fileBytes: 0 },
-  ...{ workers: [0, 1], example: null, lowerBounds: [], acked: 0, changed: null },
+  ...{ workers: [0, 1], example: null, lowerBounds: [], acked: 0, changed: null, described: true },
   ...more,
 });
 const progress = (more: Partial<UploadProgress> = {}): UploadProgress => ({
@@ -120,6 +120,12 @@ describe('what goes', () => {
     ]);
     expect(lowerBoundWords([4, 7])[0]).toMatch(/^Steps 4 and 7 are lower bounds: .* what rows say\.$/);
     expect(lowerBoundWords([4, 7, 9])[0]).toMatch(/^Steps 4, 7 and 9, perhaps others, are lower bounds: /);
+  });
+
+  test('a name that is another one is something to do', () => {
+    const { text, can } = actOf(plan({ rows: 7, acked: 7, described: false }), false, false, 0);
+    expect([text, can]).toEqual(['Change name, tags and notes', true]);
+    expect(actOf(plan({ rows: 7, acked: 7 }), false, false, 0).can).toBe(false);
   });
 
   test('a warning past 2,000 keys, and why those of workers went off', () => {

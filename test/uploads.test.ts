@@ -102,6 +102,38 @@ describe.concurrent('an upload', () => {
     expect((await methods.uploadStart(run)).target).toMatchObject({ project: 'rl', server: wandb.url });
   });
 
+  it('begins once, however often it is asked for at once', async ({ onTestFinished }) => {
+    const { input, methods, stateOf, wandb } = await uploading(onTestFinished);
+    const asked = await input();
+    const starts = await Promise.allSettled([1, 2, 3].map(() => methods.startUpload(asked)));
+    expect(starts.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected', 'rejected']);
+    const { runId } = await soon(stateOf, ({ state }) => state === 'done');
+    expect(wandb.stored('ent', 'rl', runId)?.history).toHaveLength(7);
+    expect(wandb.violations()).toEqual([]);
+  });
+
+  it('changes name, tags and notes of a run that is up, and leaves them alone otherwise', async ({
+    onTestFinished,
+  }) => {
+    const { input, sent, wandb, methods } = await uploading(onTestFinished);
+    const first = await sent(await input());
+    const asked = await input();
+    expect((await methods.planUpload(asked)).described).toBe(true);
+    const target = { ...asked.target, name: 'other', tags: ['a'], notes: '', group: 'g2' };
+    expect(await methods.planUpload({ ...asked, target })).toMatchObject({
+      ...{ described: false, acked: 7, changed: null },
+    });
+    await sent({ ...asked, target: { ...target, notes: 'seen' } });
+    const now = () => wandb.stored('ent', 'rl', first.runId);
+    expect(now()).toMatchObject({ displayName: 'other', tags: ['a'], group: 'g2', notes: 'seen' });
+    await sent({ ...asked, target });
+    expect(now()).toMatchObject({ notes: '', state: 'finished', exitcode: 0 });
+    expect(now()!.history).toHaveLength(7);
+    const before = wandb.requests().length;
+    await sent(await input());
+    expect(wandb.requests().length).toBe(before);
+  });
+
   it('needs a new run where something else is chosen, or steps are others', async ({ onTestFinished }) => {
     const { input, sent, history, methods, run } = await uploading(onTestFinished);
     const first = await sent(await input());

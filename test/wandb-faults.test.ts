@@ -22,7 +22,7 @@ describe('a fault that passes', () => {
     const stored = fake.stored(...place)!;
     expect(stored.history).toEqual(source.expected());
     expect(stored.files.size).toBe(3);
-    expect(ledger.complete).toBe(true);
+    expect(ledger.state.complete).toBe(true);
     const waited = time.slept.filter((ms) => ms >= 2000);
     // the answer to a PUT has no body that could be cut
     expect(waited).toHaveLength(fault.half ? 3 : 4);

@@ -10,7 +10,7 @@ it('go after the rows, in batches, and are told to the run', async () => {
   const stored = fake.stored(...place)!;
   for (const file of source.made) expect(stored.files.get(file.name)).toEqual(await file.read());
   expect([...stored.uploaded].sort()).toEqual(source.made.map(({ name }) => name).sort());
-  expect(ledger.files).toHaveLength(120);
+  expect(ledger.state.files).toHaveLength(120);
   const order = names(fake).filter((name, i, all) => name !== all[i - 1]);
   const batch = ['CreateRunFiles', 'put', 'file_stream'];
   expect(order).toEqual(['UpsertBucket', 'file_stream', ...batch, ...batch, ...batch]);

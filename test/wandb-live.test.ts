@@ -42,7 +42,7 @@ describe('a run that is recorded', () => {
     expect(fake.stored(...place)).toMatchObject({
       ...{ history: source.expected(), summary: '{"_step":11,"rows":12}', complete: true, exitcode: 0 },
     });
-    expect(ledger.complete).toBe(true);
+    expect(ledger.state.complete).toBe(true);
     expect(told.some(({ phase }) => phase === 'live')).toBe(true);
   });
 

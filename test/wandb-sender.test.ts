@@ -33,7 +33,7 @@ describe('an upload', () => {
     expect(time.at - START).toBe(1000);
     expect(ledger.state).toEqual({
       ...{ created: true, storageId: stored.id, entity: 'ent', project: 'rl', displayName: 'Run one' },
-      ...{ acked: 5000, files: [], complete: true },
+      ...{ acked: 5000, files: [], complete: true, described: true },
     });
     expect(told.map(({ rows }) => rows).filter((n, i, all) => n !== all[i - 1])).toEqual([
       0, 2000, 4000, 5000,
@@ -121,7 +121,7 @@ describe('an upload', () => {
     const { run, ledger } = uploading({ url: fake.url, source, key: 'y'.repeat(40) });
     await run();
     expect(fake.stored('a team', 'x y', 'abc12345')!.history).toHaveLength(3);
-    expect(ledger).toMatchObject({ entity: 'a team', project: 'x y' });
+    expect(ledger.state).toMatchObject({ entity: 'a team', project: 'x y' });
   });
 });
 
@@ -129,7 +129,7 @@ describe('the count of the server', () => {
   const partly = (acked: number, more: Partial<LedgerState> = {}) =>
     new KeptLedger({
       ...{ created: true, storageId: null, entity: 'ent', project: 'rl', displayName: null },
-      ...{ acked, files: [], complete: false, ...more },
+      ...{ acked, files: [], complete: false, described: true, ...more },
     });
   /** Makes the run with so many lines on the server, and a ledger that knows of `acked`. */
   async function begun(there: number, acked: number) {
@@ -137,7 +137,7 @@ describe('the count of the server', () => {
     const first = sourceOf(there);
     const { run, ledger } = uploading({ url: fake.url, source: first });
     await run();
-    return { fake, ledger: partly(acked, { storageId: ledger.storageId }) };
+    return { fake, ledger: partly(acked, { storageId: ledger.state.storageId }) };
   }
 
   it('may be ahead by one request whose reply was lost', async () => {
@@ -217,7 +217,7 @@ describe('a user', () => {
     await expect.poll(() => told.at(-1)?.phase).toBe('paused');
     await new Promise((done) => setTimeout(done, 50));
     expect(fake.requests()).toHaveLength(seen);
-    expect(ledger.acked).toBe(4000);
+    expect(ledger.state.acked).toBe(4000);
     sender.resume();
     expect(await running).toMatchObject({ outcome: 'done', rows: 9000 });
     expect(fake.stored(...place)!.history).toEqual(source.expected());
@@ -230,7 +230,7 @@ describe('a user', () => {
       const source = sourceOf(9000);
       const time = new OwnTime();
       const { sender, run, ledger } = uploading({ url: fake.url, source, time });
-      if (how === 'pace') time.onSleep = () => ledger.acked === 4000 && sender.cancel();
+      if (how === 'pace') time.onSleep = () => ledger.state.acked === 4000 && sender.cancel();
       if (how === 'waiting') {
         fake.inject('file_stream', {}, 2);
         fake.inject('file_stream', { status: 500 }, 3);

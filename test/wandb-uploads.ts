@@ -103,7 +103,7 @@ export function sourceOf(
 
 export const nothingYet: LedgerState = {
   ...{ created: false, storageId: null, entity: null, project: null, displayName: null },
-  ...{ acked: 0, files: [], complete: false },
+  ...{ acked: 0, files: [], complete: false, described: false },
 };
 
 /** Kept in memory; `saves` are the changes in their order. */
@@ -115,31 +115,6 @@ export class KeptLedger implements Ledger {
 
   constructor(state: LedgerState = nothingYet) {
     this.state = state;
-  }
-
-  get created() {
-    return this.state.created;
-  }
-  get storageId() {
-    return this.state.storageId;
-  }
-  get entity() {
-    return this.state.entity;
-  }
-  get project() {
-    return this.state.project;
-  }
-  get displayName() {
-    return this.state.displayName;
-  }
-  get acked() {
-    return this.state.acked;
-  }
-  get files() {
-    return this.state.files;
-  }
-  get complete() {
-    return this.state.complete;
   }
 
   save(change: Partial<LedgerState>): void {

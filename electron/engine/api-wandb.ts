@@ -98,6 +98,8 @@ export interface UploadPlan {
   acked: number;
   /** Why the earlier upload cannot go on, as a sentence; null: it can, or there is none. */
   changed: string | null;
+  /** false: the earlier upload has another name, group, tags or notes, which this one changes. */
+  described: boolean;
 }
 
 /**

@@ -221,7 +221,7 @@ export class Library {
       ...{ failed: JSON.stringify(u.failed), digest: u.digest, digest_rows: u.digestRows },
       ...{ created: Number(u.created), storage: u.storageId, entity: u.entity, project: u.project },
       ...{ display_name: u.displayName, acked: u.acked, files: JSON.stringify(u.files) },
-      ...{ complete: Number(u.complete), began: u.began, updated: u.updated },
+      ...{ complete: Number(u.complete), described: Number(u.described), began: u.began, updated: u.updated },
     });
   }
 
@@ -244,6 +244,7 @@ function uploadOf(r: Record<string, unknown>): StoredUpload {
     ...{ created: r.created === 1, storageId: r.storage as string | null, entity: r.entity as string | null },
     ...{ project: r.project as string | null, displayName: r.display_name as string | null },
     ...{ acked: r.acked as number, files: json(r.files), complete: r.complete === 1 },
+    described: r.described === 1,
     ...{ began: r.began as number, updated: r.updated as number },
   };
 }

@@ -132,6 +132,8 @@ export const librarySteps: readonly string[] = [
     began INTEGER NOT NULL, updated INTEGER NOT NULL) STRICT;
   CREATE INDEX upload_run ON upload(run, began DESC);
   `,
+  // whether W&B has the name, group, tags and notes that are wanted
+  `ALTER TABLE upload ADD COLUMN described INTEGER NOT NULL DEFAULT 1;`,
 ];
 
 /** Throws `file-foreign` for another application's file, `file-newer` for a newer version. Gives its version. */

@@ -122,7 +122,7 @@ export function plotText(run: RunFile, mapping: Mapping, line: number, name: str
   return (step && plotsOf(run, step, mapping, line).find((plot) => plot.name === name)?.text) ?? null;
 }
 
-export type PlannedRows = Omit<UploadPlan, 'acked' | 'changed'>;
+export type PlannedRows = Omit<UploadPlan, 'acked' | 'changed' | 'described'>;
 
 export async function plan(run: RunFile, mapping: Mapping): Promise<PlannedRows> {
   const all = readSteps(run, mapping.choice.source).steps;

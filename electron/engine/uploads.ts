@@ -13,7 +13,8 @@ import type { Library, StoredRun, StoredUpload } from './library.ts';
 import type { ReaderCalls } from './reader.ts';
 import { SCALARS_VERSION } from './scalars.ts';
 import type { TrainerMethods } from './trainer-steps.ts';
-import { configOf, MAPPING_VERSION, metricDefinitions, sameTarget, type Mapping } from './upload-mapping.ts';
+import { configOf, MAPPING_VERSION, metricDefinitions, type Mapping } from './upload-mapping.ts';
+import { earlierUpload, isDescribed } from './upload-earlier.ts';
 import { RowSource } from './upload-source.ts';
 import { accountMethods, problemOf, saidPlainly, type WandbAccounts } from './wandb-accounts.ts';
 import { runUrl } from './wandb/account.ts';
@@ -67,6 +68,8 @@ export interface UploadWork {
 export function createUploads(around: UploadSurroundings): UploadWork {
   const { library, reader, accounts, runOf } = around;
   const working = new Map<string, AtWork>();
+  /** Runs whose upload is about to begin: it must not begin twice. */
+  const starting = new Set<string>();
   let closed = false;
 
   const stored = (run: string): StoredUpload | undefined => library.uploads(run)[0];
@@ -132,28 +135,6 @@ export function createUploads(around: UploadSurroundings): UploadWork {
     workers: choice.workers > 0 && run.workers > choice.workers ? await worst(run) : null,
   });
 
-  /** Why an earlier upload cannot take what is asked for; null: it can. */
-  const whyNot = async (run: StoredRun, before: StoredUpload, input: UploadInput): Promise<string | null> => {
-    if (!sameTarget(before.target, input.target)) return 'It went to another place before.';
-    const { mapping } = before;
-    if (JSON.stringify(mapping.choice) !== JSON.stringify(input.choice))
-      return 'What goes up is chosen otherwise than before.';
-    if (mapping.version !== MAPPING_VERSION || mapping.formulas !== SCALARS_VERSION)
-      return 'This version of vLLM Scope makes other rows than the one that sent those before.';
-    const { digest } = before;
-    if (digest !== null && digest !== (await reader.rowsDigest(run.file, mapping, before.digestRows)))
-      return 'Steps whose rows are on W&B have other edges, numbers or kinds now.';
-    return null;
-  };
-  /** The upload that would go on, and why it cannot. One that made nothing on W&B holds nothing up. */
-  const earlier = async (run: StoredRun, input: UploadInput) => {
-    const before = input.anew ? undefined : stored(run.id);
-    if (!before?.created) return { before: undefined, changed: null };
-    const changed =
-      before.problem?.kind === 'deleted' ? 'This run was deleted on W&B.' : await whyNot(run, before, input);
-    return { before, changed };
-  };
-
   const sourceOf = async (
     run: StoredRun,
     u: Pick<StoredUpload, 'id' | 'target' | 'mapping'>,
@@ -194,13 +175,9 @@ export function createUploads(around: UploadSurroundings): UploadWork {
     const work = { http, progress: null, paused: false, exitCode: null } as unknown as AtWork;
     if (live && !isRecorded(run.id)) work.exitCode = 0;
     const source = await sourceOf(run, upload, () => (live ? work.exitCode : 0));
-    const { created, storageId, entity, project, displayName, acked, files, complete } = upload;
     work.sender = new Sender({
       ...{ http, source, mode: live ? 'live' : 'bulk' },
-      ledger: {
-        ...{ created, storageId, entity, project, displayName, acked, files, complete },
-        save: (changed: Partial<LedgerState>) => change(id, run.id, changed),
-      },
+      ledger: { state: upload, save: (changed: Partial<LedgerState>) => change(id, run.id, changed) },
       progress: (progress) => {
         work.progress = progress;
         if (working.get(run.id) === work) tell(run.id);
@@ -246,17 +223,29 @@ export function createUploads(around: UploadSurroundings): UploadWork {
     return { run, upload, work: working.get(run.id) };
   };
 
-  const goOn = async (run: StoredRun, upload: StoredUpload): Promise<Upload> => {
-    if (working.has(run.id)) return shown(upload, 0);
-    await around.readyToRead(run);
-    return begin(run, upload);
+  /** One start of a run at a time; throws `bad-input` for a second one. */
+  const alone = async <T>(run: StoredRun, start: () => Promise<T>): Promise<T> => {
+    if (working.has(run.id) || starting.has(run.id))
+      throw new EngineError('bad-input', 'This run is being uploaded already.');
+    starting.add(run.id);
+    try {
+      return await start();
+    } finally {
+      starting.delete(run.id);
+    }
   };
+
+  const goOn = (run: StoredRun, upload: StoredUpload): Promise<Upload> =>
+    alone(run, async () => {
+      await around.readyToRead(run);
+      return begin(run, upload);
+    });
 
   const newUpload = (run: StoredRun, input: UploadInput, mapping: Mapping): StoredUpload => ({
     ...{ id: newRunId(), run: run.id, target: input.target, mapping, live: input.live },
     ...{ state: 'sending', problem: null, failed: [], digest: null, digestRows: 0 },
     ...{ created: false, storageId: null, entity: null, project: null, displayName: null },
-    ...{ acked: 0, files: [], complete: false, began: around.now(), updated: around.now() },
+    ...{ acked: 0, files: [], complete: false, described: false, began: around.now(), updated: around.now() },
   });
 
   const methods: UploadWork['methods'] = {
@@ -281,25 +270,28 @@ export function createUploads(around: UploadSurroundings): UploadWork {
     planUpload: async (asked, signal) => {
       const input = checkedUpload(asked);
       const run = await ready(input.run, input.choice.source);
-      const { before, changed } = await earlier(run, input);
+      const { before, changed } = await earlierUpload(reader, run.file, stored(run.id), input);
       const mapping = before && changed === null ? before.mapping : await freeze(run, input.choice);
       return {
         ...(await reader.plan(run.file, mapping, signal)),
         acked: changed === null ? (before?.acked ?? 0) : 0,
-        changed,
+        ...{ changed, described: before === undefined || isDescribed(before, input) },
       };
     },
     startUpload: async (asked) => {
       const input = checkedUpload(asked);
       const run = await ready(input.run, input.choice.source);
-      if (working.has(run.id)) throw new EngineError('bad-input', 'This run is being uploaded already.');
-      const { before, changed } = await earlier(run, input);
-      if (changed !== null) throw new EngineError('bad-input', `${changed} Upload it as a new run.`);
-      library.setPreference(PREFERENCE, { target: input.target, choice: input.choice } satisfies Chosen);
-      const upload = before
-        ? { ...before, live: input.live }
-        : newUpload(run, input, await freeze(run, input.choice));
-      return saidPlainly(goOn(run, upload));
+      return saidPlainly(
+        alone(run, async () => {
+          const { before, changed } = await earlierUpload(reader, run.file, stored(run.id), input);
+          if (changed !== null) throw new EngineError('bad-input', `${changed} Upload it as a new run.`);
+          library.setPreference(PREFERENCE, { target: input.target, choice: input.choice } satisfies Chosen);
+          const upload = before
+            ? { ...before, live: input.live, target: input.target, described: isDescribed(before, input) }
+            : newUpload(run, input, await freeze(run, input.choice));
+          return begin(run, upload);
+        }),
+      );
     },
     pauseUpload: (id) => {
       const { run, work } = workOf(id);

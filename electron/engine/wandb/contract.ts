@@ -87,9 +87,13 @@ export interface LedgerState {
   files: readonly string[];
   /** `complete` was taken, with all of the above. */
   complete: boolean;
+  /** W&B has the name, group, tags and notes of the identity; what people change there afterwards stays. */
+  described: boolean;
 }
 
-export interface Ledger extends Readonly<LedgerState> {
+export interface Ledger {
+  /** As it stands when a sender begins. */
+  readonly state: Readonly<LedgerState>;
   /** Called right after W&B took something, before anything else is sent; must have written it when it returns. */
   save(change: Partial<LedgerState>): void;
 }

@@ -223,9 +223,21 @@ export function createGraphql({ http, answered, ...retry }: GraphqlOptions) {
         ...{ notes: run.notes, tags: run.tags.length > 0 ? run.tags : null },
       }),
 
-    /** Makes a run go on that is there already; what people changed on W&B stays. */
-    continueRun: (run: Place & { runId: string }, config: string): Promise<UpsertedRun> =>
-      upsert({ name: run.runId, project: run.project, entity: run.entity, config }),
+    /** Makes a run go on that is there already; what people changed on W&B stays, unless it is `described` anew. */
+    continueRun: (
+      { entity, project }: Place,
+      run: RunIdentity,
+      config: string,
+      described: boolean,
+    ): Promise<UpsertedRun> =>
+      upsert({
+        ...{ name: run.runId, project, entity, config },
+        ...(!described && {
+          ...{ displayName: run.displayName, groupName: run.group },
+          // null would leave what is there
+          ...{ notes: run.notes ?? '', tags: run.tags },
+        }),
+      }),
 
     /** Lines that the server says it has; null: there is no such run. */
     lineCount: async (place: Place, runId: string): Promise<number | null> => {

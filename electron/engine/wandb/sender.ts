@@ -82,8 +82,7 @@ export class Sender {
     this.live = options.mode === 'live';
     this.tell = options.progress;
     this.timing = options.timing ?? realTiming;
-    const { created, storageId, entity, project, displayName, acked, files, complete } = options.ledger;
-    this.state = { created, storageId, entity, project, displayName, acked, files, complete };
+    this.state = { ...options.ledger.state };
     this.retry = {
       tries: options.tries ?? (this.live ? Infinity : USUAL_TRIES),
       timing: this.timing,
@@ -144,8 +143,9 @@ export class Sender {
     // before the lines are counted: then none can come after the count
     let exitCode = this.exitCode();
     this.rowsTotal = await source.lineCount();
-    const { complete, acked } = this.state;
-    const nothingNew = complete && acked === this.rowsTotal && (await this.openFiles(acked)).length === 0;
+    const { complete, described, acked } = this.state;
+    const nothingNew =
+      complete && described && acked === this.rowsTotal && (await this.openFiles(acked)).length === 0;
     if (nothingNew && exitCode !== null) return 'up-to-date';
     await this.begin();
     for (;;) {
@@ -169,12 +169,18 @@ export class Sender {
   private async begin(): Promise<void> {
     this.enter('starting');
     const { source, state } = this;
-    const { runId } = source.identity;
+    const { identity } = source;
+    const { runId } = identity;
     const config = configJson(source.config, source.metrics);
     await this.turn();
     const run = state.created
-      ? await this.graphql.continueRun({ entity: state.entity!, project: state.project!, runId }, config)
-      : await this.graphql.createRun(source.identity, config);
+      ? await this.graphql.continueRun(
+          { entity: state.entity!, project: state.project! },
+          identity,
+          config,
+          state.described,
+        )
+      : await this.graphql.createRun(identity, config);
     if (!state.created && run.historyLineCount > 0)
       throw needsNewRun(
         `W&B has a run ${runId} already, with ${run.historyLineCount} rows of somebody else.`,
@@ -185,7 +191,7 @@ export class Sender {
     // a request whose reply was lost may have been taken
     const most = state.created ? Math.min(this.rowsTotal, state.acked + MAX_LINES) : 0;
     await this.agree(run.historyLineCount, most);
-    this.save({ created: true, storageId, entity, project, displayName, complete: false });
+    this.save({ created: true, storageId, entity, project, displayName, complete: false, described: true });
   }
 
   /** The server's count is a check and nothing more: where to go on is in the ledger. */
