@@ -173,13 +173,18 @@ export class RunSteps {
     });
   }
 
-  /** Takes back the last mark that was set from this page. */
+  /** The step that a mark gave last: one of this page's, or as the ribbon shows it whoever marked it. */
+  get lastMarked(): Step | null {
+    if (this.found?.source === 'mark') return this.list.at(-1) ?? null;
+    return this.marked?.step ?? null;
+  }
+
   async takeMarkBack() {
-    const { marked } = this;
-    if (!marked) return;
+    const step = this.lastMarked;
+    if (!step) return;
     await this.#change(async () => {
       this.marked = null;
-      await this.#methods.takeMarkBack(this.#run, marked.step);
+      await this.#methods.takeMarkBack(this.#run, step);
       await this.load();
     });
   }

@@ -206,6 +206,10 @@ describe.concurrent('marks', () => {
     expect((await send({ step: 2, at: at + 20 })).status).toBe(200);
     const other = await send({ step: 1, end: true });
     expect(said(other)).toEqual([400, 'Step 1 is not the one that runs: that is step 2.']);
+    expect(said(await send({ kind: 'eval', end: true }))).toEqual([
+      400,
+      'The step that runs is 2 (train), so no step of the kind eval can end.',
+    ]);
     expect((await send({ end: true, at: new Date(at + 30).toISOString() })).status).toBe(200);
     expect(await marked()).toEqual([
       { number: 1, kind: 'train', from: at, to: at + 10 },
@@ -232,7 +236,7 @@ describe.concurrent('marks', () => {
     await back(one);
     expect(await marked()).toEqual([]);
     expect((await methods.steps(cluster.recording, null)).source).not.toBe('mark');
-    await expect(back(one)).rejects.toThrow('Only the last mark can be taken back.');
+    await expect(back(one)).rejects.toThrow('That mark is not there any more.');
     expect((await send({ step: 5 })).body.step).toMatchObject({ n: 0, number: 5 });
   });
 

@@ -41,7 +41,8 @@ export function checkedSettings(settings: StepSettings, intervalMs: number): Ste
 export interface CheckedMark {
   run: string | null;
   number: number | null;
-  kind: StepKind;
+  /** null: nothing was said. */
+  kind: StepKind | null;
   at: number;
   end: boolean;
 }
@@ -82,7 +83,7 @@ export function checkedMark(input: MarkInput, now: number): CheckedMark {
   return {
     run,
     number: step,
-    kind: kind === null ? 'train' : stepKindOf(kind),
+    kind: kind === null ? null : stepKindOf(kind),
     at: at === null ? now : timeOf(at),
     end,
   };

@@ -6,7 +6,7 @@ import type { StepSettings, StepSource } from './api-steps.ts';
 import { EngineError } from './errors.ts';
 import type { ReaderCalls } from './reader.ts';
 import type { FoundSteps, StepsFound } from './step-scan.ts';
-import { defaultSettings, fixedSteps } from './steps.ts';
+import { defaultSettings, fixedSteps, type FoundStep } from './steps.ts';
 import type { RunStore } from './store.ts';
 
 /** The task under which a run's own scan goes on. */
@@ -84,7 +84,7 @@ export class StepKeeper {
       const result = await this.reader.scanSteps(file, OWN, { settings, known: this.known, ended });
       // restarted meanwhile: what was found is of other settings
       if (this.settings !== settings || this.store.closed) return;
-      this.write(result, settings, ended && result.slot >= result.slots);
+      this.write(result, settings, ended);
       // spells come after the steps, which are asked for first; both count in what is said
       progress?.(result.slot, 2 * result.slots);
       more = result.slot < result.slots;
@@ -100,24 +100,33 @@ export class StepKeeper {
   }
 
   /** Writes only what is new; up to where was looked at the first time and at the end. */
-  private write(result: StepsFound, settings: Settings, last: boolean): void {
+  private write(result: StepsFound, settings: Settings, ended: boolean): void {
     const { store } = this;
     const until = result.at ?? store.meta.startedAt;
-    const begin = store.firstTickAt();
-    // of fixed steps only the last one can be another
-    const first = Math.max(0, store.steps.count('fixed') - 1);
-    const fixed =
-      begin === null || result.at === null
-        ? []
-        : fixedSteps(begin, result.at, settings.fixed.everySeconds, first);
+    // all that is there was looked at: steps that are in the file and were not found are no more
+    const all = result.slot >= result.slots;
     const found = (['idle', 'sleep'] as const).map((source) => {
       const { first, final, pending }: FoundSteps = result[source];
       this.known[source] = first + final.length;
-      return { source, settings: settings[source], first, steps: [...final, ...pending] };
+      // what may become longer would stand in the place of what is longer already
+      return { source, settings: settings[source], first, steps: all ? [...final, ...pending] : final };
     });
-    const all = [...found, { source: 'fixed' as const, settings: settings.fixed, first, steps: fixed }];
-    const changed = store.steps.writeFound(all, until, last || !this.wrote);
+    const fixed = { source: 'fixed' as const, settings: settings.fixed, ...this.fixedUntil(until, settings) };
+    const changed = store.steps.writeFound(all ? [...found, fixed] : found, until, {
+      ...{ all, look: (all && ended) || !this.wrote },
+    });
     this.wrote = true;
     if (changed) this.stepped();
+  }
+
+  /** Of fixed steps only the last one can be another. */
+  private fixedUntil(until: number, settings: Settings): { first: number; steps: FoundStep[] } {
+    const { store } = this;
+    const first = Math.max(0, store.steps.count('fixed') - 1);
+    const begin = store.firstTickAt();
+    return {
+      first,
+      steps: begin === null ? [] : fixedSteps(begin, until, settings.fixed.everySeconds, first),
+    };
   }
 }

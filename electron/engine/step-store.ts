@@ -31,7 +31,8 @@ export interface PackedScalars {
 
 export interface MarkOfStep {
   number: number | null;
-  kind: StepKind;
+  /** null: train, or at an end whatever runs. */
+  kind: StepKind | null;
   at: number;
   end: boolean;
 }
@@ -47,7 +48,7 @@ export class StepStore {
     this.db = db;
     this.putStep = db.prepare(
       `INSERT INTO step(source, n, number, kind, began, ended) VALUES (?, ?, ?, ?, ?, ?)
-       ON CONFLICT(source, n) DO UPDATE SET began = excluded.began, ended = excluded.ended`,
+       ON CONFLICT(source, n) DO UPDATE SET kind = excluded.kind, began = excluded.began, ended = excluded.ended`,
     );
     this.since = db.prepare(`SELECT ${columns} FROM step WHERE source = ? AND n >= ? ORDER BY n`);
   }
@@ -77,8 +78,10 @@ export class StepStore {
   }
 
   /**
-   * Of each source its steps from place `first` on; what stood there is no more. `look`: that was looked until then is
-   * written even where nothing is another. True where something is.
+   * Of each source its steps from place `first` on. `all`: there are no others, so what stood behind them is no more;
+   * otherwise the look goes on, and it stays until that comes there. `look`: that was looked until then is written even
+   * where nothing is another. A kind that somebody gave to a step stays with the time at which it began. True where
+   * something is another.
    */
   writeFound(
     found: readonly {
@@ -88,19 +91,22 @@ export class StepStore {
       steps: readonly FoundStep[];
     }[],
     until: number,
-    look: boolean,
+    { all, look }: { all: boolean; look: boolean },
   ): boolean {
     return this.db.transaction(() => {
       let any = false;
       for (const { source, settings, first, steps } of found) {
         const before = this.since.all(source, first) as StoredStep[];
         const isOther = (s: FoundStep, i: number) => before[i]?.began !== s.from || before[i].ended !== s.to;
-        const changed = before.length !== steps.length || steps.some(isOther);
+        const kinds = new Map(before.map((s) => [s.began, s.kind]));
+        const gone = all && before.length > steps.length;
+        const changed = gone || before.length < steps.length || steps.some(isOther);
         if (changed || look) this.putSet(source, settings, until);
         steps.forEach((s, i) => {
-          if (isOther(s, i)) this.putStep.run(source, first + i, first + i, 'train', s.from, s.to);
+          if (isOther(s, i))
+            this.putStep.run(source, first + i, first + i, kinds.get(s.from) ?? 'train', s.from, s.to);
         });
-        if (before.length > steps.length)
+        if (gone)
           this.db.prepare('DELETE FROM step WHERE source = ? AND n >= ?').run(source, first + steps.length);
         any ||= changed;
       }
@@ -143,8 +149,9 @@ export class StepStore {
     return this.db.transaction(() => {
       const all = this.steps('mark');
       const last = all.at(-1);
-      const same = all.findLast((s) => s.kind === m.kind);
       if (m.end) return this.endStep(last, m);
+      const kind = m.kind ?? 'train';
+      const same = all.findLast((s) => s.kind === kind);
       const number = m.number ?? (same ? same.number + 1 : 0);
       if (same?.number === number) return { step: same, changed: false };
       if (same && number < same.number)
@@ -155,8 +162,8 @@ export class StepStore {
       this.refuseBefore(last, m.at);
       this.putSet('mark', settings, m.at);
       if (last?.ended === null) this.putStep.run('mark', last.n, last.number, last.kind, last.began, m.at);
-      const step: StoredStep = { n: all.length, number, kind: m.kind, began: m.at, ended: null };
-      this.putStep.run('mark', step.n, number, m.kind, m.at, null);
+      const step: StoredStep = { n: all.length, number, kind, began: m.at, ended: null };
+      this.putStep.run('mark', step.n, number, kind, m.at, null);
       return { step, changed: true };
     })();
   }
@@ -164,17 +171,26 @@ export class StepStore {
   /** The step that the last mark began is no more, the one that it ended runs on. */
   takeBack(mark: { n: number; began: number; ended: number | null }): void {
     this.db.transaction(() => {
-      const [before, last] = [null, null, ...this.steps('mark')].slice(-2);
+      const all = this.steps('mark');
+      const [before, last] = [null, null, ...all].slice(-2);
       if (last?.n !== mark.n || last.began !== mark.began || last.ended !== mark.ended)
         throw new EngineError(
           'bad-input',
-          'Only the last mark can be taken back. Another one came after it.',
+          all.some((s) => s.n === mark.n && s.began === mark.began)
+            ? 'Only the last mark can be taken back. Another one came after it.'
+            : 'That mark is not there any more.',
         );
       for (const table of ['scalar', 'worker_scalar'])
         this.db.prepare(`DELETE FROM ${table} WHERE source = 'mark' AND n >= ?`).run(last.n - 1);
       const goesOn = last.ended !== null ? last : before?.ended === last.began ? before : null;
       if (goesOn !== last) this.db.prepare("DELETE FROM step WHERE source = 'mark' AND n = ?").run(last.n);
       if (goesOn) this.putStep.run('mark', goesOn.n, goesOn.number, goesOn.kind, goesOn.began, null);
+      const newest = this.steps('mark').at(-1);
+      if (newest)
+        this.db
+          .prepare("UPDATE step_set SET until = ? WHERE source = 'mark'")
+          .run(newest.ended ?? newest.began);
+      else this.db.prepare("DELETE FROM step_set WHERE source = 'mark'").run();
     })();
   }
 
@@ -187,6 +203,11 @@ export class StepStore {
         m.number === null
           ? 'No step is running that could end. Mark one first.'
           : `Step ${m.number} is not the one that runs${last?.ended === null ? `: that is step ${last.number}` : ''}.`,
+      );
+    if (m.kind !== null && m.kind !== last.kind)
+      throw new EngineError(
+        'bad-input',
+        `The step that runs is ${last.number} (${last.kind}), so no step of the kind ${m.kind} can end.`,
       );
     this.refuseBefore(last, m.at);
     const step = { ...last, ended: m.at };
