@@ -4,87 +4,11 @@
  */
 import fs from 'node:fs';
 import path from 'node:path';
-import { beforeAll, describe, expect, it } from 'vitest';
-import type { Upload, UploadInput } from '../electron/engine/api.ts';
-import {
-  engineFor,
-  fakes,
-  folderFor,
-  recorded,
-  run as runCli,
-  ticked,
-  until,
-  urlsOf,
-  type OnEnd,
-  type TestEngine,
-} from './engines.ts';
-import { fakeKey, startFakeWandb, type FakeWandb, type FakeWandbOptions } from './fake-wandb.ts';
-import { writeRecording } from './recordings.ts';
-import { temporaryFolder } from './run-files.ts';
-
-let recording = '';
-beforeAll(() => {
-  recording = path.join(
-    temporaryFolder((end) => process.once('exit', end)),
-    'rollouts.sqlite',
-  );
-  writeRecording('rollouts', recording);
-});
-
-type More = Partial<Omit<UploadInput, 'choice'>> & { choice?: Partial<UploadInput['choice']> };
-interface Uploading extends TestEngine {
-  wandb: FakeWandb;
-  run: string;
-  input: (more?: More) => Promise<UploadInput>;
-  stateOf: () => Promise<Upload | null>;
-  /** Until it is no longer under way. */
-  sent: (input: UploadInput) => Promise<Upload>;
-  history: (upload: Upload) => string[];
-}
-
-async function wandbFor(onEnd: OnEnd, options: FakeWandbOptions = {}): Promise<FakeWandb> {
-  const wandb = await startFakeWandb(options);
-  onEnd(() => wandb.stop());
-  return wandb;
-}
-
-/** An engine with a key, on a copy of the recorded run. */
-async function uploading(onEnd: OnEnd): Promise<Uploading> {
-  const server = await wandbFor(onEnd);
-  const test = await engineFor(onEnd);
-  const file = path.join(test.folder, 'copy.sqlite');
-  fs.copyFileSync(recording, file);
-  return withWandb(test, server, test.engine.adopt(file).id);
-}
-
-async function withWandb(test: TestEngine, wandb: FakeWandb, run: string): Promise<Uploading> {
-  const { methods } = test;
-  await methods.setWandbKey(wandb.url, fakeKey, false);
-  const stateOf = async () => (await methods.uploadStart(run)).upload;
-  return {
-    ...{ ...test, wandb, run, stateOf },
-    input: async ({ choice, ...more } = {}) => {
-      const start = await methods.uploadStart(run);
-      const target = { ...start.target, server: wandb.url, project: 'rl' };
-      return { run, live: false, anew: false, ...more, target, choice: { ...start.choice, ...choice } };
-    },
-    sent: async (input) => {
-      await methods.startUpload(input);
-      return soon(stateOf, (now) => now.state !== 'sending');
-    },
-    history: ({ runId }) => wandb.stored('ent', 'rl', runId)?.history ?? [],
-  };
-}
-
-const numbersOf = (lines: readonly string[]) =>
-  lines.map((line) => (JSON.parse(line) as Record<string, number>)['vllm_scope/step']);
-
-/** Waits for an upload as it should be. */
-const soon = (state: () => Promise<Upload | null>, wanted: (upload: Upload) => boolean): Promise<Upload> =>
-  until(async () => {
-    const now = await state();
-    return now !== null && wanted(now) ? now : false;
-  }) as Promise<Upload>;
+import { describe, expect, it } from 'vitest';
+import type { Upload } from '../electron/engine/api.ts';
+import { engineFor, folderFor, run as runCli, until, type OnEnd } from './engines.ts';
+import { fakeKey } from './fake-wandb.ts';
+import { numbersOf, recordedFile, soon, uploading, wandbFor } from './uploading.ts';
 
 describe.concurrent('an upload', () => {
   it('sends a row a step, and has nothing to send after it', async ({ onTestFinished }) => {
@@ -100,6 +24,43 @@ describe.concurrent('an upload', () => {
     expect(wandb.requests().length).toBe(before);
     expect((await methods.planUpload(await input())).acked).toBe(7);
     expect((await methods.uploadStart(run)).target).toMatchObject({ project: 'rl', server: wandb.url });
+  });
+
+  it('goes on where it was before, though it went elsewhere meanwhile', async ({ onTestFinished }) => {
+    const { input, sent, history } = await uploading(onTestFinished);
+    const asked = await input();
+    const first = await sent(asked);
+    const other = { ...asked, target: { ...asked.target, project: 'rl2' } };
+    const second = await sent({ ...other, anew: true });
+    expect(second.runId).not.toBe(first.runId);
+    const third = await sent(asked);
+    expect(third).toMatchObject({ runId: first.runId, rows: 7, state: 'done' });
+    expect(history(third)).toHaveLength(7);
+  });
+
+  it('becomes the run that a lost reply made', async ({ onTestFinished }) => {
+    const { input, sent, wandb } = await uploading(onTestFinished);
+    wandb.inject('UpsertBucket', { lost: 'after' }, 1);
+    wandb.inject('UpsertBucket', { status: 403, body: { errors: [{ message: 'not now' }] } });
+    const asked = await input();
+    const first = await sent(asked);
+    expect(first).toMatchObject({ state: 'failed', problem: { kind: 'permission' } });
+    const second = await sent(asked);
+    expect(second).toMatchObject({ state: 'done', rows: 7, runId: first.runId });
+    expect(wandb.stored('ent', 'rl', first.runId)!.history).toHaveLength(7);
+  });
+
+  it('ends where steps whose rows are up become others amid it', async ({ onTestFinished }) => {
+    const { input, sent, methods, run, wandb, stateOf } = await uploading(onTestFinished);
+    const first = await sent(await input());
+    expect(first.rows).toBe(7);
+    await methods.setStepKind(run, 'idle', 2, 'eval');
+    // asked to go on by somebody who saw the plan before that
+    await methods.resumeUpload(run);
+    const end = await soon(stateOf, ({ state }) => state !== 'sending');
+    expect(end).toMatchObject({ state: 'failed', problem: { kind: 'refused' } });
+    expect(end.problem!.message).toBe('Steps whose rows are on W&B have other edges, numbers or kinds now.');
+    expect(wandb.stored('ent', 'rl', first.runId)!.history).toHaveLength(7);
   });
 
   it('begins once, however often it is asked for at once', async ({ onTestFinished }) => {
@@ -221,67 +182,12 @@ describe.concurrent('an upload', () => {
   });
 });
 
-describe.concurrent('of a run that is recorded', () => {
-  /** Two workers, and marks as a trainer sets them. */
-  const recordedRun = async (onEnd: OnEnd) => {
-    const fake = await fakes(onEnd, { workers: 2 });
-    const test = await engineFor(onEnd);
-    const { id: cluster, recording: run } = await recorded(test, urlsOf(fake));
-    await ticked(test, run, 2);
-    const mark = async (step: number, ticks: number) => {
-      await test.methods.mark({ step, kind: null, at: null, end: false, run });
-      const seen = new Set(test.ticks.map((t) => t.t)).size;
-      await ticked(test, run, seen + ticks);
-    };
-    return { ...(await withWandb(test, await wandbFor(onEnd), run)), mark, cluster };
-  };
-
-  it('a second upload adds the steps that ended since', async ({ onTestFinished }) => {
-    const { mark, input, sent, history } = await recordedRun(onTestFinished);
-    await mark(10, 3);
-    await mark(11, 3);
-    const choice = { source: 'mark' as const };
-    // a step's numbers are final when everybody has answered after its end, or could have
-    const first = await soon(
-      async () => sent(await input({ choice })),
-      (end) => end.rows > 0,
-    );
-    expect(numbersOf(history(first))).toEqual([10]);
-    await mark(12, 3);
-    const second = await soon(
-      async () => sent(await input({ choice })),
-      (end) => end.rows > 1,
-    );
-    expect(second.runId).toBe(first.runId);
-    const lines = history(second);
-    expect(numbersOf(lines)).toEqual([10, 11]);
-    expect(JSON.parse(lines[1]!)).toMatchObject({ _step: 1, 'trainer/global_step': 11 });
-  });
-
-  it('live: rows go up as steps end, and the run on W&B ends with the recording', async ({
-    onTestFinished,
-  }) => {
-    const { mark, input, methods, stateOf, history, cluster, wandb } = await recordedRun(onTestFinished);
-    await mark(1, 3);
-    await methods.startUpload(await input({ live: true, choice: { source: 'mark' } }));
-    await mark(2, 3);
-    await mark(3, 3);
-    const now = await soon(stateOf, (upload) => upload.rows >= 1);
-    expect(now).toMatchObject({ state: 'sending', live: true });
-    expect(wandb.stored('ent', 'rl', now.runId)).toMatchObject({ complete: false });
-    await methods.stopRecording(cluster);
-    const end = await soon(stateOf, (now) => now.state === 'done');
-    expect(numbersOf(history(end))).toEqual([1, 2]);
-    expect(wandb.stored('ent', 'rl', end.runId)).toMatchObject({ complete: true, exitcode: 0 });
-  });
-});
-
 describe.concurrent('the command line', () => {
   const prepared = async (onEnd: OnEnd) => {
     const wandb = await wandbFor(onEnd);
     const test = await engineFor(onEnd);
     const file = path.join(test.folder, 'copy.sqlite');
-    fs.copyFileSync(recording, file);
+    fs.copyFileSync(recordedFile(), file);
     test.engine.adopt(file);
     await test.close();
     const env = { WANDB_API_KEY: fakeKey, WANDB_BASE_URL: wandb.url, HOME: folderFor(onEnd) };

@@ -135,7 +135,7 @@ async function ours(url: string): Promise<Took> {
 async function writeRows(to: string): Promise<number> {
   const reader = startReader((error) => console.error(error));
   const mapping = { version: MAPPING_VERSION, formulas: SCALARS_VERSION, choice, workers: null };
-  const { lines } = await reader.calls.rows(file, mapping, 0, STEPS);
+  const { lines } = await reader.calls.rows(file, mapping, 0, STEPS, 0);
   await reader.close();
   const keys = Object.keys(JSON.parse(lines[STEPS - 1]!) as object).length - 1;
   if (lines.length !== STEPS || keys !== KEYS) throw new Error(`${lines.length} rows of ${keys} keys`);

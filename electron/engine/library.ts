@@ -205,13 +205,12 @@ export class Library {
     this.db.prepare('DELETE FROM run WHERE id = ?').run(id);
   }
 
-  /** The last one of each run, newest first; of one run, or of all. */
-  uploads(run: string | null): StoredUpload[] {
+  /** Of one run, or of all; newest first. */
+  uploads(run: string | null = null): StoredUpload[] {
     const rows = this.db
       .prepare('SELECT * FROM upload WHERE run = coalesce(?, run) ORDER BY began DESC, rowid DESC')
       .all(run) as Record<string, unknown>[];
-    const seen = new Set<unknown>();
-    return rows.filter((r) => !seen.has(r.run) && seen.add(r.run)).map(uploadOf);
+    return rows.map(uploadOf);
   }
 
   putUpload(u: StoredUpload): void {

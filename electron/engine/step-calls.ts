@@ -52,7 +52,14 @@ export interface StepCalls {
   /** Rows for W&B that there are by now. */
   rowCount(file: string, mapping: Mapping, signal?: AbortSignal): Promise<number>;
   rowsDigest(file: string, mapping: Mapping, rows: number, signal?: AbortSignal): Promise<string | null>;
-  rows(file: string, mapping: Mapping, first: number, count: number, signal?: AbortSignal): Promise<Rows>;
+  rows(
+    file: string,
+    mapping: Mapping,
+    first: number,
+    count: number,
+    sent: number,
+    signal?: AbortSignal,
+  ): Promise<Rows>;
   plotText(file: string, mapping: Mapping, line: number, name: string): Promise<string | null>;
   plan(file: string, mapping: Mapping, signal?: AbortSignal): Promise<PlannedRows>;
 }
@@ -137,7 +144,7 @@ export const stepCalls: { [Call in keyof StepCalls]: OnRun<StepCalls[Call]> } = 
   why: (run, _file, query) => why(run, query),
   rowCount: (run, _file, mapping) => rowCount(run, mapping),
   rowsDigest: (run, _file, mapping, n) => rowsDigest(run, mapping, n),
-  rows: (run, _file, mapping, first, count) => rows(run, mapping, first, count),
+  rows: (run, _file, mapping, first, count, sent) => rows(run, mapping, first, count, sent),
   plotText: (run, _file, mapping, line, name) => plotText(run, mapping, line, name),
   plan: (run, _file, mapping) => plan(run, mapping),
 };

@@ -3,7 +3,7 @@ import type { UploadInput, WandbTarget } from './api-wandb.ts';
 import type { StoredUpload } from './library.ts';
 import type { ReaderCalls } from './reader.ts';
 import { SCALARS_VERSION } from './scalars.ts';
-import { MAPPING_VERSION, sameTarget } from './upload-mapping.ts';
+import { MAPPING_VERSION, sameTarget, type Mapping } from './upload-mapping.ts';
 
 /** The upload that would go on, and why it cannot; null: it can. One that made nothing on W&B holds nothing up. */
 export async function earlierUpload(
@@ -21,6 +21,12 @@ export async function earlierUpload(
   return { before, changed };
 }
 
+export const otherSteps = 'Steps whose rows are on W&B have other edges, numbers or kinds now.';
+export const otherVersion =
+  'This version of vLLM Scope makes other rows than the one that sent those before.';
+export const isOfOtherVersion = ({ version, formulas }: Mapping) =>
+  version !== MAPPING_VERSION || formulas !== SCALARS_VERSION;
+
 async function whyNot(
   reader: ReaderCalls,
   file: string,
@@ -31,10 +37,9 @@ async function whyNot(
   const { mapping, digest } = before;
   if (JSON.stringify(mapping.choice) !== JSON.stringify(input.choice))
     return 'What goes up is chosen otherwise than before.';
-  if (mapping.version !== MAPPING_VERSION || mapping.formulas !== SCALARS_VERSION)
-    return 'This version of vLLM Scope makes other rows than the one that sent those before.';
+  if (isOfOtherVersion(mapping)) return otherVersion;
   if (digest !== null && digest !== (await reader.rowsDigest(file, mapping, before.digestRows)))
-    return 'Steps whose rows are on W&B have other edges, numbers or kinds now.';
+    return otherSteps;
   return null;
 }
 

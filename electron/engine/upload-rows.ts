@@ -34,6 +34,10 @@ export interface Rows {
   /** The last value of each key in them. */
   summary: JsonObject;
   files: PlotFile[];
+  /** Of all rows up to the last of these, as `rowsDigest` says it. */
+  digest: string | null;
+  /** Of the first rows that were sent before; null: there are fewer now. */
+  sentDigest: string | null;
 }
 
 /** Rows are made this many at a time; a plan and a long upload take turns with others. */
@@ -46,18 +50,25 @@ const stepsSent = (run: RunFile, { choice }: Mapping): Step[] =>
   readSteps(run, choice.source).steps.filter((step) => isSent(step, choice));
 
 /** How many rows there are: up to the first step whose numbers are not kept yet. */
-export function rowCount(run: RunFile, mapping: Mapping, steps = stepsSent(run, mapping)): number {
+export function rowCount(
+  run: RunFile,
+  mapping: Mapping,
+  steps: readonly Step[] = stepsSent(run, mapping),
+): number {
   const kept = keptEdges(run, mapping.choice.source);
   const missing = steps.findIndex(({ n, from, to }) => !isKept(kept, n, from, to));
   return missing < 0 ? steps.length : missing;
 }
 
 /** A digest of what the first rows are about: kinds, numbers and edges of their steps. null: there are fewer rows. */
-export function rowsDigest(run: RunFile, mapping: Mapping, rows: number): string | null {
-  const steps = stepsSent(run, mapping).slice(0, rows);
+export const rowsDigest = (run: RunFile, mapping: Mapping, rows: number): string | null =>
+  digestOf(stepsSent(run, mapping), rows);
+
+function digestOf(steps: readonly Step[], rows: number): string | null {
   if (steps.length < rows) return null;
   const hash = crypto.createHash('sha256');
-  for (const { number, kind, from, to } of steps) hash.update(`${kind} ${number} ${from} ${to}\n`);
+  for (const { number, kind, from, to } of steps.slice(0, rows))
+    hash.update(`${kind} ${number} ${from} ${to}\n`);
   return hash.digest('hex');
 }
 
@@ -74,10 +85,10 @@ interface Row {
 async function* rowsOf(
   run: RunFile,
   mapping: Mapping,
+  steps: readonly Step[],
   first: number,
   count: number,
 ): AsyncGenerator<Row, void, undefined> {
-  const steps = stepsSent(run, mapping);
   const metrics = metricsRead(mapping);
   const until = Math.min(first + count, rowCount(run, mapping, steps));
   for (let begin = first; begin < until; begin += AT_ONCE) {
@@ -105,15 +116,25 @@ async function* rowsOf(
   }
 }
 
-export async function rows(run: RunFile, mapping: Mapping, first: number, count: number): Promise<Rows> {
-  const found: Rows = { lines: [], summary: {}, files: [] };
+/** `sent`: how many rows were sent before. All that is given is of the same steps, whatever becomes of them meanwhile. */
+export async function rows(
+  run: RunFile,
+  mapping: Mapping,
+  first: number,
+  count: number,
+  sent: number,
+): Promise<Rows> {
+  const steps = stepsSent(run, mapping);
+  const lines: string[] = [];
+  const plots: PlotFile[] = [];
   const summary: Record<string, JsonObject[string]> = {};
-  for await (const { row, files } of rowsOf(run, mapping, first, count)) {
-    found.lines.push(encodeLine(row));
+  for await (const { row, files } of rowsOf(run, mapping, steps, first, count)) {
+    lines.push(encodeLine(row));
     Object.assign(summary, row);
-    found.files.push(...files);
+    plots.push(...files);
   }
-  return { ...found, summary };
+  const digests = { digest: digestOf(steps, first + lines.length), sentDigest: digestOf(steps, sent) };
+  return { lines, summary, files: plots, ...digests };
 }
 
 /** The text of a plot that row `line` names. null: it is not there any more. */
@@ -136,7 +157,13 @@ export async function plan(run: RunFile, mapping: Mapping): Promise<PlannedRows>
     lowerBounds: [],
   };
   let last: { step: Step; line: string } | null = null;
-  for await (const { step, scalars, i, row, files } of rowsOf(run, mapping, 0, Infinity)) {
+  for await (const { step, scalars, i, row, files } of rowsOf(
+    run,
+    mapping,
+    stepsSent(run, mapping),
+    0,
+    Infinity,
+  )) {
     const line = encodeLine(row);
     found.rows++;
     found.bytes += Buffer.byteLength(line) + 1;

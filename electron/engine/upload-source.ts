@@ -1,7 +1,9 @@
 /** A run's rows as the W&B client asks for them: out of the reading thread, the same ones every time. */
 import type { ReaderCalls } from './reader.ts';
 import type { Mapping } from './upload-mapping.ts';
-import type { PlotFile } from './upload-rows.ts';
+import { otherSteps } from './upload-earlier.ts';
+import type { PlotFile, Rows } from './upload-rows.ts';
+import { needsNewRun } from './wandb/errors.ts';
 import type {
   JsonObject,
   MetricDefinition,
@@ -9,6 +11,12 @@ import type {
   UploadFile,
   UploadSource,
 } from './wandb/contract.ts';
+
+/** So many rows, and the digest of what they are about; null: none yet. */
+export interface GivenRows {
+  rows: number;
+  digest: string | null;
+}
 
 export interface RowSourceOptions {
   reader: ReaderCalls;
@@ -19,8 +27,10 @@ export interface RowSourceOptions {
   metrics: readonly MetricDefinition[];
   /** Computes what is missing, so that rows of steps that ended meanwhile are there. */
   fill: () => Promise<void>;
-  /** Rows up to this many may be sent next. */
-  rowsGiven: (rows: number) => Promise<void>;
+  /** What was given to be sent before. */
+  given: GivenRows;
+  /** This may be sent next. */
+  gave: (given: GivenRows) => void;
   /** Live only: null while the run is recorded. */
   ended: () => number | null;
 }
@@ -30,6 +40,7 @@ export class RowSource implements UploadSource {
   readonly config: JsonObject;
   readonly metrics: readonly MetricDefinition[];
   private readonly options: RowSourceOptions;
+  private given: GivenRows;
   /** What rows up to `until` added up to. */
   private seen: { until: number; summary: JsonObject; files: readonly PlotFile[] } = {
     until: 0,
@@ -39,6 +50,7 @@ export class RowSource implements UploadSource {
 
   constructor(options: RowSourceOptions) {
     this.options = options;
+    this.given = options.given;
     this.identity = options.identity;
     this.config = options.config;
     this.metrics = options.metrics;
@@ -47,15 +59,31 @@ export class RowSource implements UploadSource {
   async lineCount(): Promise<number> {
     const { reader, file, mapping, fill } = this.options;
     await fill();
-    return reader.rowCount(file, mapping);
+    const count = await reader.rowCount(file, mapping);
+    this.refuseOthers(await reader.rowsDigest(file, mapping, this.given.rows));
+    return count;
   }
 
   async lines(first: number, max: number): Promise<string[]> {
-    const { reader, file, mapping, rowsGiven } = this.options;
-    const { lines, ...more } = await reader.rows(file, mapping, first, max);
+    const { lines, digest, ...more } = await this.read(first, max);
     if (first === this.seen.until) this.add(first + lines.length, more);
-    await rowsGiven(first + lines.length);
+    if (first + lines.length > this.given.rows) {
+      this.given = { rows: first + lines.length, digest };
+      this.options.gave(this.given);
+    }
     return lines;
+  }
+
+  private async read(first: number, max: number): Promise<Rows> {
+    const { reader, file, mapping } = this.options;
+    const found = await reader.rows(file, mapping, first, max, this.given.rows);
+    this.refuseOthers(found.sentDigest);
+    return found;
+  }
+
+  /** Throws where the steps of rows that were given are others by now: to go on would miss some, or send some twice. */
+  private refuseOthers(digest: string | null): void {
+    if (this.given.digest !== null && digest !== this.given.digest) throw needsNewRun(otherSteps);
   }
 
   async summary(lines: number): Promise<JsonObject> {
@@ -90,11 +118,10 @@ export class RowSource implements UploadSource {
   }
 
   private async seenTo(lines: number) {
-    const { reader, file, mapping } = this.options;
     // asked for fewer than before: from the start
     if (lines < this.seen.until) this.seen = { until: 0, summary: {}, files: [] };
     const { until } = this.seen;
-    if (lines > until) this.add(lines, await reader.rows(file, mapping, until, lines - until));
+    if (lines > until) this.add(lines, await this.read(until, lines - until));
     return this.seen;
   }
 

@@ -13,13 +13,13 @@ import type { Library, StoredRun, StoredUpload } from './library.ts';
 import type { ReaderCalls } from './reader.ts';
 import { SCALARS_VERSION } from './scalars.ts';
 import type { TrainerMethods } from './trainer-steps.ts';
-import { configOf, MAPPING_VERSION, metricDefinitions, type Mapping } from './upload-mapping.ts';
-import { earlierUpload, isDescribed } from './upload-earlier.ts';
+import { configOf, MAPPING_VERSION, metricDefinitions, sameTarget, type Mapping } from './upload-mapping.ts';
+import { earlierUpload, isDescribed, isOfOtherVersion, otherVersion } from './upload-earlier.ts';
 import { RowSource } from './upload-source.ts';
 import { accountMethods, problemOf, saidPlainly, type WandbAccounts } from './wandb-accounts.ts';
 import { runUrl } from './wandb/account.ts';
 import { writeOfflineRun } from './wandb/dotwandb.ts';
-import { WandbError } from './wandb/errors.ts';
+import { needsNewRun, WandbError } from './wandb/errors.ts';
 import type { Http } from './wandb/http.ts';
 import { Sender } from './wandb/sender.ts';
 import type { LedgerState, UploadProgress } from './wandb/contract.ts';
@@ -50,7 +50,6 @@ interface AtWork {
   sender: Sender;
   http: Http;
   progress: UploadProgress | null;
-  paused: boolean;
   /** Live: with what the run ends on W&B; null: it is recorded. */
   exitCode: number | null;
   done: Promise<void>;
@@ -73,6 +72,9 @@ export function createUploads(around: UploadSurroundings): UploadWork {
   let closed = false;
 
   const stored = (run: string): StoredUpload | undefined => library.uploads(run)[0];
+  /** The one that would go on with what is asked for: the newest to that place, otherwise the newest. */
+  const storedFor = (run: string, { target }: UploadInput): StoredUpload | undefined =>
+    library.uploads(run).find((u) => u.created && sameTarget(u.target, target)) ?? stored(run);
   const put = (upload: StoredUpload): StoredUpload => {
     const now = { ...upload, updated: around.now() };
     library.putUpload(now);
@@ -90,7 +92,7 @@ export function createUploads(around: UploadSurroundings): UploadWork {
     const place = { entity: u.entity ?? u.target.entity, project: u.project ?? u.target.project };
     return {
       ...{ run: u.run, target: u.target, choice: u.mapping.choice, live: u.live, runId: u.id },
-      state: u.state === 'sending' ? (work ? (work.paused ? 'paused' : 'sending') : 'interrupted') : u.state,
+      state: u.state === 'sending' && !work ? 'interrupted' : u.state,
       url:
         u.created && place.entity
           ? runUrl(
@@ -137,7 +139,7 @@ export function createUploads(around: UploadSurroundings): UploadWork {
 
   const sourceOf = async (
     run: StoredRun,
-    u: Pick<StoredUpload, 'id' | 'target' | 'mapping'>,
+    u: Pick<StoredUpload, 'id' | 'target' | 'mapping' | 'digest' | 'digestRows'>,
     ended: () => number | null,
   ) => {
     const { target, mapping } = u;
@@ -162,22 +164,27 @@ export function createUploads(around: UploadSurroundings): UploadWork {
         const now = library.run(run.id);
         if (now) await around.fill(now, mapping.choice.source);
       },
-      rowsGiven: async (rows) => {
-        const digest = await reader.rowsDigest(run.file, mapping, rows);
-        change(u.id, run.id, { digest, digestRows: rows });
-      },
+      given: { rows: u.digestRows, digest: u.digest },
+      gave: ({ rows, digest }) => change(u.id, run.id, { digest, digestRows: rows }),
     });
   };
 
   const begin = async (run: StoredRun, upload: StoredUpload): Promise<Upload> => {
     const http = await accounts.connect(upload.target.server);
     const { id, live } = upload;
-    const work = { http, progress: null, paused: false, exitCode: null } as unknown as AtWork;
+    const work = { http, progress: null, exitCode: null } as unknown as AtWork;
     if (live && !isRecorded(run.id)) work.exitCode = 0;
     const source = await sourceOf(run, upload, () => (live ? work.exitCode : 0));
     work.sender = new Sender({
       ...{ http, source, mode: live ? 'live' : 'bulk' },
-      ledger: { state: upload, save: (changed: Partial<LedgerState>) => change(id, run.id, changed) },
+      ledger: {
+        state: upload,
+        save: (changed: Partial<LedgerState>) => {
+          change(id, run.id, changed);
+          // worked, so it is offered for the next run
+          if (changed.created) library.setPreference(PREFERENCE, chosenOf(upload));
+        },
+      },
       progress: (progress) => {
         work.progress = progress;
         if (working.get(run.id) === work) tell(run.id);
@@ -238,6 +245,7 @@ export function createUploads(around: UploadSurroundings): UploadWork {
   const goOn = (run: StoredRun, upload: StoredUpload): Promise<Upload> =>
     alone(run, async () => {
       await around.readyToRead(run);
+      if (isOfOtherVersion(upload.mapping)) throw needsNewRun(otherVersion);
       return begin(run, upload);
     });
 
@@ -270,7 +278,7 @@ export function createUploads(around: UploadSurroundings): UploadWork {
     planUpload: async (asked, signal) => {
       const input = checkedUpload(asked);
       const run = await ready(input.run, input.choice.source);
-      const { before, changed } = await earlierUpload(reader, run.file, stored(run.id), input);
+      const { before, changed } = await earlierUpload(reader, run.file, storedFor(run.id, input), input);
       const mapping = before && changed === null ? before.mapping : await freeze(run, input.choice);
       return {
         ...(await reader.plan(run.file, mapping, signal)),
@@ -283,28 +291,33 @@ export function createUploads(around: UploadSurroundings): UploadWork {
       const run = await ready(input.run, input.choice.source);
       return saidPlainly(
         alone(run, async () => {
-          const { before, changed } = await earlierUpload(reader, run.file, stored(run.id), input);
+          const { before, changed } = await earlierUpload(reader, run.file, storedFor(run.id, input), input);
           if (changed !== null) throw new EngineError('bad-input', `${changed} Upload it as a new run.`);
-          library.setPreference(PREFERENCE, { target: input.target, choice: input.choice } satisfies Chosen);
-          const upload = before
-            ? { ...before, live: input.live, target: input.target, described: isDescribed(before, input) }
-            : newUpload(run, input, await freeze(run, input.choice));
-          return begin(run, upload);
+          if (before) {
+            const described = isDescribed(before, input);
+            const { live, target } = input;
+            return begin(run, { ...before, ...{ live, target, described, began: around.now() } });
+          }
+          const upload = newUpload(run, input, await freeze(run, input.choice));
+          // the last one may have been made on W&B by a request whose reply never came: then it becomes this one
+          const last = stored(run.id);
+          const reused = last && !last.created && sameTarget(last.target, input.target);
+          return begin(run, reused ? { ...upload, id: last.id } : upload);
         }),
       );
     },
     pauseUpload: (id) => {
-      const { run, work } = workOf(id);
+      const { run, upload, work } = workOf(id);
       if (work) {
-        work.paused = true;
         work.sender.pause();
+        change(upload.id, run.id, { state: 'paused' });
       }
       return tell(run.id);
     },
     resumeUpload: (id) => {
       const { run, upload, work } = workOf(id);
       if (!work) return saidPlainly(goOn(run, upload));
-      work.paused = false;
+      change(upload.id, run.id, { state: 'sending' });
       work.sender.resume();
       return tell(run.id);
     },
@@ -318,7 +331,11 @@ export function createUploads(around: UploadSurroundings): UploadWork {
       const input = checkedUpload({ ...asked, live: false });
       const run = await ready(input.run, input.choice.source);
       const mapping = await freeze(run, input.choice);
-      const source = await sourceOf(run, { ...input, id: newRunId(), mapping }, () => 0);
+      const source = await sourceOf(
+        run,
+        { ...input, ...{ id: newRunId(), mapping, digest: null, digestRows: 0 } },
+        () => 0,
+      );
       const written = await writeOfflineRun(
         folder === null ? path.join(around.dataFolder, 'exports') : path.resolve(text(folder, 'A folder')),
         { source, startedAt: run.started, producer: `vllm-scope ${around.version}`, signal },
@@ -352,9 +369,10 @@ export function createUploads(around: UploadSurroundings): UploadWork {
         }
     },
     goOn: () => {
-      for (const upload of library.uploads(null)) {
+      for (const upload of library.uploads()) {
         const run = library.run(upload.run);
         if (!run || !upload.live || upload.state !== 'sending') continue;
+        if (stored(run.id)?.id !== upload.id) continue;
         goOn(run, upload).catch((error: unknown) => around.report(sentenceOf(error)));
       }
     },
@@ -365,6 +383,8 @@ export function createUploads(around: UploadSurroundings): UploadWork {
     },
   };
 }
+
+const chosenOf = ({ target, mapping }: StoredUpload): Chosen => ({ target, choice: mapping.choice });
 
 /** Eight characters, as W&B's own. */
 const newRunId = (): string =>

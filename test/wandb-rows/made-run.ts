@@ -151,7 +151,7 @@ export function makeRun(file: string, made: MadeRun): void {
     if (slow.length > 0) for (let i = 0; i < 3; i++) tick(step, (w) => slow.includes(w));
     if (step % 3 === 0)
       run.store.steps.mark(
-        { number: null, kind: 'train', at: START + t * 1000 - upTo(900), end: true },
+        { number: null, kind: null, at: START + t * 1000 - upTo(900), end: true },
         settings,
       );
   }
