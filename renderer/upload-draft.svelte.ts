@@ -56,6 +56,8 @@ export class UploadDraft {
   projects = $state.raw<string[]>([]);
   choice = $state.raw<WandbChoice | null>(null);
   live = $state(false);
+  /** See UploadStart. */
+  guessed = $state(false);
   /** A new run on W&B, where the earlier one could go on. */
   anew = $state(false);
   /** Keys that there were when those of workers were switched off by themselves; null: they were not. */
@@ -130,11 +132,12 @@ export class UploadDraft {
     this.fault = null;
     await this.#try(async () => {
       const signal = this.#closed.signal;
-      const { upload, target, choice } = await this.#methods.uploadStart(this.#run, signal);
+      const { upload, target, choice, guessed } = await this.#methods.uploadStart(this.#run, signal);
       if (upload) this.#uploads.take(upload);
       this.target = { ...target };
       this.tags = target.tags.join(', ');
       this.choice = choice;
+      this.guessed = guessed;
       this.live = this.recording && (upload?.live ?? true);
       if (upload && upload.state !== 'done' && isShown(upload)) this.stage = 'sending';
       else if (upload?.state === 'done') {

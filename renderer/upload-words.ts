@@ -64,6 +64,9 @@ export const manyKeys = 2000;
 export const tooManyKeys = 5000;
 
 /** `Steps 4, 7 and 9 ...`; the engine names the first three. Empty: there are none. */
+export const guessedWords =
+  'No step was found yet, so windows of equal length would go up, now and later. Choose where the steps of this run come from, or wait for the first one.';
+
 export function lowerBoundWords(steps: readonly number[]): string[] {
   if (steps.length === 0) return [];
   const [last, ...before] = [...steps].reverse();

@@ -194,7 +194,7 @@ describe.concurrent('the command line', () => {
     const upload = (...more: string[]) =>
       runCli(onEnd, ['upload', file, '--project', 'rl', '--data', test.folder, ...more], env);
     const stored = (url: string) => wandb.stored('ent', 'rl', url.trim().split('/').at(-1)!)!;
-    return { wandb, upload, stored, folder: test.folder };
+    return { wandb, upload, stored, folder: test.folder, file, env };
   };
 
   it('killed in the middle, given again: the rows are there once', async ({ onTestFinished }) => {
@@ -210,6 +210,35 @@ describe.concurrent('the command line', () => {
     const end = JSON.parse(second.stdout()) as Upload;
     expect(end).toMatchObject({ state: 'done', rows: 7 });
     expect(numbersOf(stored(end.url!).history)).toEqual([0, 1, 2, 3, 4, 5, 6]);
+  });
+
+  it('of a file that lies elsewhere, given again: goes on, also where the file was moved', async ({
+    onTestFinished,
+  }) => {
+    const { wandb, stored, file, env } = await prepared(onTestFinished);
+    const data = folderFor(onTestFinished);
+    const upload = async (path: string) => {
+      const sent = runCli(onTestFinished, ['upload', path, '--project', 'rl', '--data', data, '--json'], env);
+      expect(await sent.ended).toBe(0);
+      return JSON.parse(sent.stdout()) as Upload;
+    };
+    const first = await upload(file);
+    const before = wandb.requests().length;
+    const moved = path.join(folderFor(onTestFinished), 'moved.sqlite');
+    fs.renameSync(file, moved);
+    expect(await upload(moved)).toMatchObject({ runId: first.runId, rows: 7, state: 'done' });
+    expect(wandb.requests().length).toBe(before);
+    expect(stored(first.url!).history).toHaveLength(7);
+  });
+
+  it("with an engine running: what this command's environment says counts", async ({ onTestFinished }) => {
+    const { folder, file, env } = await prepared(onTestFinished);
+    const serve = runCli(onTestFinished, ['serve', '--port', '0', '--data', folder], env);
+    await until(() => serve.stdout().includes('token='));
+    const own = { ...env, WANDB_PROJECT: 'from-here' };
+    const sent = runCli(onTestFinished, ['upload', file, '--data', folder, '--json'], own);
+    expect(await sent.ended).toBe(0);
+    expect(new URL((JSON.parse(sent.stdout()) as Upload).url!).pathname).toMatch(/^\/ent\/from-here\/runs\//);
   });
 
   it('a dry run sends nothing', async ({ onTestFinished }) => {

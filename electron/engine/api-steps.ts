@@ -304,6 +304,8 @@ export interface WhyColumn {
 export interface StepMethods {
   /** null: the current set. */
   steps(run: string, source: StepSource | null): Steps;
+  /** Over when a run that is not being recorded was looked over for steps to its end; others are read meanwhile too. */
+  findMissingSteps(run: string): void;
   /** Looks over the whole run and stores nothing. */
   previewSteps(query: FindStepsQuery): StepSet;
   /** The same, stored. Kinds that somebody gave to steps which stay as they are stay too. */

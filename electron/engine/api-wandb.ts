@@ -134,6 +134,11 @@ export interface UploadStart {
   upload: Upload | null;
   target: WandbTarget;
   choice: WandbChoice;
+  /**
+   * The run goes on, nobody chose where its steps come from, and none was found yet: `choice.source` is fixed only for
+   * want of a better one, and would stay so.
+   */
+  guessed: boolean;
 }
 
 export interface WandbExport {

@@ -123,7 +123,9 @@ export class ScalarKeeper {
         if (this.closed || store.closed) break;
         done++;
         if (step.ended === null || step.ended > settled || isStopped(step)) continue;
-        const before = steps[step.n - 1];
+        const [before, now] = [steps[step.n - 1], steps[step.n]];
+        // marked, taken back or found otherwise meanwhile
+        if (now?.from !== step.began || now.to !== step.ended) continue;
         const computed = await reader.computeScalars(run.file, step, before ? storedOf(before) : null);
         packed.push(computed);
         if (run.state === 'recording') this.remember(run, source, step, computed.lost);

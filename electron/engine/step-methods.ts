@@ -192,6 +192,10 @@ export function createStepMethods(around: StepSurroundings): StepWork {
     methods: {
       steps: async (id, source, signal) =>
         reader.steps((await ready(id)).file, source === null ? null : stepSourceOf(source), signal),
+      findMissingSteps: async (id, signal) => {
+        await ready(id);
+        await unless(catching.get(runOf(id).id) ?? Promise.resolve(), signal);
+      },
       previewSteps: async (query, signal) => (await find(query, signal)).set,
       findSteps: async (query, signal) => {
         const { run, found, set } = await find(query, signal);

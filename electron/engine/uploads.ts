@@ -262,17 +262,21 @@ export function createUploads(around: UploadSurroundings): UploadWork {
     uploadStart: async (id): Promise<UploadStart> => {
       const run = runOf(id);
       await around.readyToRead(run);
-      const { source } = await reader.steps(run.file, null);
+      const { source, chosen } = await reader.steps(run.file, null);
       const last = library.preferences()[PREFERENCE] as Chosen | undefined;
       const mapping = stored(run.id)?.mapping;
       const rowsTotal = mapping ? await reader.rowCount(run.file, mapping) : 0;
       const before = stored(run.id);
       if (before)
-        return { upload: shown(before, rowsTotal), target: before.target, choice: before.mapping.choice };
+        return {
+          ...{ upload: shown(before, rowsTotal), target: before.target, choice: before.mapping.choice },
+          guessed: false,
+        };
       return {
         upload: null,
         target: targetFor(run, last?.target),
         choice: { ...(last?.choice ?? defaultChoice), source },
+        guessed: isRecorded(run.id) && !chosen && source === 'fixed',
       };
     },
     planUpload: async (asked, signal) => {

@@ -8,16 +8,24 @@ import { json, sourceOf, wholeNumber } from './verbs-steps.ts';
 import { UsageError, type Given } from './verbs.ts';
 import { withRun } from './wanted-run.ts';
 
-/** What was given, on top of what was chosen last. */
+/**
+ * What was given, on top of where this run went before; otherwise of what this command's environment says, which need
+ * not be the engine's, and of what was chosen last.
+ */
 async function inputOf(methods: Remote, run: RunSummary, given: Given): Promise<UploadInput> {
-  const { target, choice } = await methods.uploadStart(run.id);
+  const { upload, target, choice, guessed } = await methods.uploadStart(run.id);
   const source = sourceOf(given);
+  if (guessed && source === null && given.live === true)
+    throw new UsageError(
+      'No step was found yet, so it is not known where the steps of this run come from. Say it with --source mark, idle, sleep or fixed, or wait for the first one.',
+    );
+  const env = (name: string) => (upload ? undefined : process.env[name] || undefined);
   return {
     run: run.id,
     target: {
-      server: given.server ?? target.server,
-      entity: given.entity ?? target.entity,
-      project: given.project ?? target.project,
+      server: given.server ?? env('WANDB_BASE_URL') ?? target.server,
+      entity: given.entity ?? env('WANDB_ENTITY') ?? target.entity,
+      project: given.project ?? env('WANDB_PROJECT') ?? target.project,
       name: given.name ?? target.name,
       group: given.group ?? target.group,
       tags: given.tag ?? target.tags,
@@ -38,7 +46,7 @@ async function inputOf(methods: Remote, run: RunSummary, given: Given): Promise<
 }
 
 export async function upload([wanted]: string[], given: Given): Promise<void> {
-  await withRun(wanted!, given, async (engine, run) => {
+  const act = async (engine: UsedEngine, run: RunSummary): Promise<void> => {
     const { methods } = engine;
     const input = await inputOf(methods, run, given);
     if (input.target.project === '')
@@ -58,9 +66,11 @@ export async function upload([wanted]: string[], given: Given): Promise<void> {
       );
     const end = await sent(engine, input, given.json);
     if (given.json) json(end);
-    else console.log(endText(end));
+    else console.log(endText(end, input.anew));
     if (end.state !== 'done') process.exitCode = 1;
-  });
+  };
+  // what W&B has of it must be known the next time
+  await withRun(wanted!, given, act, true);
 }
 
 /** Starts it and waits for its end; Ctrl-C cancels it, and the next upload goes on. */
@@ -72,7 +82,7 @@ async function sent({ methods, on, gone }: UsedEngine, input: UploadInput, quiet
     if (now.run !== input.run) return;
     const { state, progress, rows, rowsTotal } = now;
     if (state !== 'sending' && state !== 'paused') settle(now);
-    const line = progress?.waiting ?? `${rows} of ${rowsTotal} rows`;
+    const line = progress?.waiting ?? (rowsTotal > 0 ? `${rows} of ${rowsTotal} rows` : told);
     if (!quiet && line !== told) console.error((told = line));
   });
   const cancel = () => void methods.cancelUpload(input.run).catch(() => undefined);
@@ -114,11 +124,11 @@ function planText({ target, choice }: UploadInput, plan: UploadPlan): string {
 }
 const MANY_KEYS = 2000;
 
-function endText({ state, rows, url, problem, failedFiles }: Upload): string {
+function endText({ state, rows, url, problem, failedFiles }: Upload, anew: boolean): string {
   const files = failedFiles.map(({ name, reason }) => `${name} was not taken: ${reason}`);
   const said: Partial<Record<Upload['state'], string>> = {
     done: `${rows} rows are on W&B.`,
-    cancelled: `Cancelled; ${rows} rows are on W&B. The same command goes on.`,
+    cancelled: `Cancelled; ${rows} rows are on W&B. ${anew ? 'Without --new the same command' : 'The same command'} goes on.`,
     stopped: `Stopped on W&B; ${rows} rows are there.`,
     failed: problem ? `${problem.message} ${problem.advice}` : 'It failed.',
   };
