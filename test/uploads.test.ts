@@ -197,20 +197,32 @@ describe.concurrent('the command line', () => {
     return { wandb, upload, stored, folder: test.folder, file, env };
   };
 
-  it('killed in the middle, given again: the rows are there once', async ({ onTestFinished }) => {
-    const { wandb, upload, stored } = await prepared(onTestFinished);
-    // taken at once, and not answered before the kill
-    wandb.inject('file_stream', { delayMs: 10_000 });
-    const first = upload();
-    await until(() => wandb.requests().some((r) => r.kind === 'file_stream'));
-    first.child.kill('SIGKILL');
-    await first.ended;
-    const second = upload('--json');
-    expect(await second.ended).toBe(0);
-    const end = JSON.parse(second.stdout()) as Upload;
-    expect(end).toMatchObject({ state: 'done', rows: 7 });
-    expect(numbersOf(stored(end.url!).history)).toEqual([0, 1, 2, 3, 4, 5, 6]);
-  });
+  it('killed again and again, given again: the rows and files are there once', async ({ onTestFinished }) => {
+    const { wandb, upload: send, stored } = await prepared(onTestFinished);
+    const upload = (...more: string[]) => send('--plots', '--metric', 'running', ...more);
+    // each once, at a request that W&B took and did not answer before the kill
+    for (const on of ['UpsertBucket', 'file_stream', 'CreateRunFiles', 'put', 'file_stream'] as const) {
+      const before = wandb.requests().length;
+      wandb.inject(on, { delayMs: 20_000 });
+      const { child, ended } = upload();
+      await until(() =>
+        wandb
+          .requests()
+          .slice(before)
+          .some(({ kind, operation }) => kind === on || operation === on),
+      );
+      child.kill('SIGKILL');
+      expect(await ended).toBe('SIGKILL');
+    }
+    const last = upload('--json');
+    expect(await last.ended).toBe(0);
+    const end = JSON.parse(last.stdout()) as Upload;
+    expect(end).toMatchObject({ state: 'done', rows: 7, failedFiles: [] });
+    const { history, uploaded, state } = stored(end.url!);
+    expect(numbersOf(history)).toEqual([0, 1, 2, 3, 4, 5, 6]);
+    expect([uploaded.length, new Set(uploaded).size, state]).toEqual([14, 14, 'finished']);
+    expect(wandb.violations()).toEqual([]);
+  }, 60_000);
 
   it('of a file that lies elsewhere, given again: goes on, also where the file was moved', async ({
     onTestFinished,

@@ -5,7 +5,8 @@ import { inspect } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import {
   ApiKey,
-  findAccount,
+  findKey,
+  findPlace,
   netrcPassword,
   parseBaseUrl,
   runUrl,
@@ -121,51 +122,69 @@ describe('what is found', () => {
   }
   const settings = '[default]\nbase_url = https://wandb.acme.com\nentity = team\n[other]\nproject = no\n';
   const netrc = `machine wandb.acme.com login user password ${OLD}\n`;
+  const places = (env: NodeJS.ProcessEnv, files: Record<string, string> = {}) => ({
+    ...{ env, home: home(files), platform: 'linux' as const },
+  });
+  const w = 'https://api.wandb.ai';
 
   it('is nothing where there is nothing', () => {
-    expect(findAccount({ env: {}, home: home({}), platform: 'linux' })).toEqual({
-      ...{ baseUrl: 'https://api.wandb.ai', key: null, keyFrom: null },
-      ...{ entity: null, project: null, appUrl: null },
-    });
+    expect(findPlace(places({}))).toEqual({ baseUrl: w, entity: null, project: null, appUrl: null });
+    expect(findKey(places({}), w)).toBeNull();
   });
 
   it('is the settings file of W&B and the netrc entry of its server', () => {
-    const place = home({ '.config/wandb/settings': settings, '.netrc': netrc });
-    const found = findAccount({ env: { WANDB_PROJECT: 'p' }, home: place, platform: 'linux' });
-    expect(found).toMatchObject({ baseUrl: 'https://wandb.acme.com', entity: 'team', project: 'p' });
-    expect(found.keyFrom).toBe(path.join(place, '.netrc'));
-    expect(found.key?.reveal()).toBe(OLD);
+    const at = places({ WANDB_PROJECT: 'p' }, { '.config/wandb/settings': settings, '.netrc': netrc });
+    const baseUrl = 'https://wandb.acme.com';
+    expect(findPlace(at)).toMatchObject({ baseUrl, entity: 'team', project: 'p' });
+    const found = findKey(at, baseUrl);
+    expect(found?.from).toBe(path.join(at.home, '.netrc'));
+    expect(found?.key.reveal()).toBe(OLD);
+    // a server that was chosen has an entry of its own
+    expect(findPlace(at, w).baseUrl).toBe(w);
+    expect(findKey(at, w)).toBeNull();
   });
 
   it('is the environment before any file', () => {
-    const place = home({ '.config/wandb/settings': settings, '.netrc': netrc });
     const env = {
       WANDB_API_KEY: NEW,
       WANDB_BASE_URL: 'http://h:1/',
       WANDB_ENTITY: 'e',
       WANDB_APP_URL: 'http://a',
     };
-    const found = findAccount({ env, home: place, platform: 'linux' });
-    expect(found).toMatchObject({ baseUrl: 'http://h:1', entity: 'e', appUrl: 'http://a' });
-    expect(found.keyFrom).toBe('WANDB_API_KEY');
-    expect(found.key?.reveal()).toBe(NEW);
+    const files = { '.config/wandb/settings': settings, '.netrc': `machine h password ${OLD}` };
+    const at = places(env, files);
+    expect(findPlace(at)).toMatchObject({ baseUrl: 'http://h:1', entity: 'e', appUrl: 'http://a' });
+    const found = findKey(at, 'http://h:1');
+    expect(found?.from).toBe('WANDB_API_KEY');
+    expect(found?.key.reveal()).toBe(NEW);
   });
 
-  it('is of the server that was chosen, and of no other', () => {
-    const place = home({ '.config/wandb/settings': settings, '.netrc': netrc });
-    const found = findAccount({ env: {}, home: place, platform: 'linux' }, 'https://api.wandb.ai');
-    expect(found).toMatchObject({ baseUrl: 'https://api.wandb.ai', key: null });
+  it.each([
+    ['WANDB_BASE_URL', { WANDB_BASE_URL: 'http://h:1' }, {}, 'http://h:1'],
+    ['the settings file', {}, { '.config/wandb/settings': settings }, 'https://wandb.acme.com'],
+    ['nobody', {}, {}, w],
+  ])('a key of the environment is of the server that %s names, and of no other', (_, env, files, own) => {
+    const at = places({ WANDB_API_KEY: NEW, ...env }, files);
+    for (const server of ['http://h:1', 'http://h:2', 'https://wandb.acme.com', w, `${w}.evil.example`])
+      expect(findKey(at, server)?.key.reveal(), server).toBe(server === own ? NEW : undefined);
+  });
+
+  it('beside a key of the environment for another server is netrc', () => {
+    const at = places({ WANDB_API_KEY: NEW, WANDB_BASE_URL: 'nonsense' }, { '.netrc': netrc });
+    expect(findKey(at, 'https://wandb.acme.com')?.key.reveal()).toBe(OLD);
+    expect(findKey(at, w)).toBeNull();
   });
 
   it('is _netrc on Windows', () => {
-    const place = home({ _netrc: `machine api.wandb.ai login user password ${OLD}` });
-    const found = findAccount({ env: {}, home: place, platform: 'win32' });
-    expect(found.keyFrom).toBe(path.join(place, '_netrc'));
+    const at = { ...places({}, { _netrc: `machine api.wandb.ai login user password ${OLD}` }) };
+    expect(findKey({ ...at, platform: 'win32' }, w)?.from).toBe(path.join(at.home, '_netrc'));
   });
 
-  it('says where a key is that cannot be one, without the key', () => {
-    const ask = () => findAccount({ env: { WANDB_API_KEY: 'hunter2' }, home: home({}), platform: 'linux' });
+  it('a key that cannot be one is told with where it stands, without the key, and hinders nothing else', () => {
+    const at = places({ WANDB_API_KEY: 'hunter2' });
+    const ask = () => findKey(at, w);
     expect(ask).toThrow('In WANDB_API_KEY: The API key is too short: 7 characters');
     expect(ask).toThrow(expect.not.stringContaining('hunter2') as Error);
+    expect(findPlace(at)).toMatchObject({ baseUrl: w });
   });
 });

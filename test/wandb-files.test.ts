@@ -1,6 +1,6 @@
 /** Files of an upload: where they go, that the run is told of them, and those that storage does not take. */
 import { expect, it } from 'vitest';
-import { names, place, sourceOf, streams, uploading, wandb, type Upload } from './wandb-uploads.ts';
+import { names, place, sourceOf, streams, uploading, wandb } from './wandb-uploads.ts';
 
 it('go after the rows, in batches, and are told to the run', async () => {
   const fake = await wandb({ uploadHeaders: ['x-ms-blob-type:BlockBlob', 'Content-Type:a/b;c=d:e'] });
@@ -50,7 +50,7 @@ it('go four at a time', async () => {
   fake.inject('put', { delayMs: 60 }, 12);
   let now = 0;
   let most = 0;
-  const through: Upload['through'] = (http) => ({
+  const through: Parameters<typeof uploading>[0]['through'] = (http) => ({
     ...http,
     request: async (asked) => {
       if (asked.method !== 'PUT') return http.request(asked);

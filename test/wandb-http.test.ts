@@ -229,11 +229,28 @@ describe('a proxy', () => {
     await expect(sent).rejects.toThrow(/abort/i);
   });
 
-  it.each(['socks5://u:secret@127.0.0.1:1', 'nonsense'])('as %s is refused', (given) => {
-    const make = () => client({ baseUrl: 'https://wandb.example', proxy: given });
-    expect(make).toThrow(/of a kind that is not known/);
-    expect(make).toThrow(expect.not.stringContaining('secret') as Error);
-  });
+  it.each(['socks5://u:secret@127.0.0.1:1', 'nonsense', 'u:secret@nonsense:1'])(
+    'as %s is refused, be it given or of the environment',
+    (given) => {
+      const make = () => client({ baseUrl: 'https://wandb.example', proxy: given });
+      expect(make).toThrow(/of a kind that is not known/);
+      expect(make).toThrow(expect.not.stringContaining('secret') as Error);
+      const before = { ...process.env };
+      onTestFinished(() => void (process.env = before));
+      const fromEnv = (baseUrl: string, env: NodeJS.ProcessEnv) => () => {
+        process.env = { ...before, ...env };
+        client({ baseUrl, proxy: undefined });
+      };
+      const own = fromEnv('https://wandb.example', { HTTPS_PROXY: given, NO_PROXY: 'other, .example.org' });
+      expect(own).toThrow(/of a kind that is not known/);
+      expect(own).toThrow(expect.not.stringContaining('secret') as Error);
+      expect(fromEnv('http://wandb.example', { http_proxy: given })).toThrow(/of a kind that is not known/);
+      // one that is not used
+      expect(fromEnv('http://wandb.example', { HTTPS_PROXY: given, http_proxy: '' })).not.toThrow();
+      for (const NO_PROXY of ['*', 'a,wandb.example', '.example', '*.example', 'wandb.example:443'])
+        expect(fromEnv('https://wandb.example:443', { HTTPS_PROXY: given, NO_PROXY })).not.toThrow();
+    },
+  );
 });
 
 describe('a server', () => {
@@ -278,7 +295,19 @@ describe('a server', () => {
   it('that speaks TLS where http:// was written is told so', async () => {
     const port = await tlsServer(newAuthority().issue('IP:127.0.0.1'));
     const fault = await faultOf(client({ baseUrl: `http://127.0.0.1:${port}` })());
-    expect(fault.kind).toBe('network');
-    expect(fault.message).toContain('https://');
+    expect(fault).toMatchObject({ kind: 'network', retry: false });
+    expect(fault.message).toBe(`127.0.0.1:${port} speaks TLS. Write https:// before it.`);
+  });
+
+  it('that speaks no TLS where https:// was written is told so, also behind a proxy', async () => {
+    const { port, host } = await server();
+    const fault = await faultOf(client({ baseUrl: `https://${host}` })());
+    expect(fault).toMatchObject({ kind: 'network', retry: false });
+    expect(fault.message).toBe(`${host} does not speak TLS. Write http:// before it.`);
+    const tunnel = await proxy();
+    const baseUrl = `https://wandb.example:${port}`;
+    const behind = await faultOf(client({ baseUrl, proxy: `http://${tunnel.host}` })());
+    expect(behind).toMatchObject({ kind: 'network', retry: false });
+    expect(behind.message).toBe(`wandb.example:${port} does not speak TLS. Write http:// before it.`);
   });
 });

@@ -2,13 +2,44 @@
  * Random runs, random faults, random kills: what W&B has at the end is what was there to send, line by line, none
  * twice, none missing, and nothing on the way that a well-made client does not send.
  */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { WandbError } from '../electron/engine/wandb/errors.ts';
 import type { Http } from '../electron/engine/wandb/http.ts';
 import type { Fault } from './fake-wandb-faults.ts';
-import { chance, KeptLedger, OwnTime, place, sourceOf, START, uploading, wandb } from './wandb-uploads.ts';
+import type { Ledger, LedgerState } from '../electron/engine/wandb/contract.ts';
+import { Library, type StoredUpload } from '../electron/engine/library.ts';
+import { folderFor } from './engines.ts';
+import { chance, nothingYet, OwnTime, place, sourceOf, START, uploading, wandb } from './wandb-uploads.ts';
 
 class Killed extends Error {}
+
+/** In SQLite, as the engine keeps it. A death leaves the file as it is then; each life opens it anew. */
+class LibraryLedger implements Ledger {
+  private readonly library: Library;
+  private readonly perhapsDie: () => void;
+
+  constructor(library: Library, perhapsDie: () => void) {
+    this.library = library;
+    this.perhapsDie = perhapsDie;
+  }
+
+  get state(): StoredUpload {
+    return this.library.uploads('run')[0]!;
+  }
+
+  save(change: Partial<LedgerState>): void {
+    this.perhapsDie();
+    this.library.putUpload({ ...this.state, ...change });
+    this.perhapsDie();
+  }
+}
+
+const begun: StoredUpload = {
+  ...{ ...nothingYet, id: 'abc12345', run: 'run', live: false, state: 'sending', problem: null, failed: [] },
+  target: { server: '', entity: null, project: 'rl', name: '', group: '', tags: [], notes: '' },
+  mapping: { version: 1, formulas: 1, workers: null, choice: {} as StoredUpload['mapping']['choice'] },
+  ...{ digest: null, digestRows: 0, began: START, updated: START },
+};
 
 const targets = ['file_stream', 'file_stream', 'file_stream', 'UpsertBucket', 'CreateRunFiles', 'put'];
 function faultBy(random: () => number, on: string, now: number): Fault {
@@ -68,8 +99,15 @@ describe.each(['bulk', 'live'] as const)('%s', (mode) => {
       deaths--;
       throw new Killed();
     };
-    const ledger = new KeptLedger();
-    ledger.before = perhapsDie;
+    const folder = folderFor(onTestFinished);
+    const opened: Library[] = [];
+    const open = () => {
+      const library = new Library(folder);
+      opened.push(library);
+      return library;
+    };
+    onTestFinished(() => opened.forEach((library) => library.close()));
+    open().putUpload(begun);
     for (let i = Math.floor(random() * 25); i > 0; i--) {
       const on = targets[Math.floor(random() * targets.length)]!;
       fake.inject(on, faultBy(random, on, time.at), 1 + Math.floor(random() * 3));
@@ -80,6 +118,7 @@ describe.each(['bulk', 'live'] as const)('%s', (mode) => {
     let lives = 0;
     for (let outcome = ''; outcome !== 'done' && outcome !== 'up-to-date';) {
       expect(++lives).toBeLessThan(30);
+      const ledger = new LibraryLedger(open(), perhapsDie);
       const { run } = uploading({ url: fake.url, source, ledger, mode, time, through });
       outcome = await run().then(
         ({ outcome }) => outcome,
@@ -97,7 +136,7 @@ describe.each(['bulk', 'live'] as const)('%s', (mode) => {
     expect(stored.summary).toBe(`{"_step":${total - 1},"rows":${total}}`);
     expect(stored).toMatchObject({ complete: true, exitcode: 0, state: 'finished' });
     expect([...stored.uploaded].sort()).toEqual(source.made.map(({ name }) => name).sort());
-    expect(ledger.state).toMatchObject({ acked: total, complete: true });
+    expect(open().uploads('run')[0]).toMatchObject({ acked: total, complete: true });
     expect(fake.violations()).toEqual([]);
   });
 });

@@ -124,10 +124,10 @@ export class KeptLedger implements Ledger {
   }
 }
 
-export interface Upload {
+export interface Upload<Own extends Ledger> {
   url: string;
   source: UploadSource;
-  ledger?: KeptLedger;
+  ledger?: Own;
   mode?: 'bulk' | 'live';
   time?: OwnTime;
   tries?: number;
@@ -137,8 +137,16 @@ export interface Upload {
 }
 
 /** A sender and what it told. */
-export function uploading({ url, source, mode = 'bulk', key = fakeKey, tries, ...rest }: Upload) {
-  const { ledger = new KeptLedger(), time = new OwnTime(), through = (http) => http } = rest;
+export function uploading<Own extends Ledger = KeptLedger>({
+  url,
+  source,
+  mode = 'bulk',
+  key = fakeKey,
+  tries,
+  ...rest
+}: Upload<Own>) {
+  const ledger = (rest.ledger ?? new KeptLedger()) as Own;
+  const { time = new OwnTime(), through = (http) => http } = rest;
   const http = createHttp({ baseUrl: url, ca: null, proxy: null }, new ApiKey(key));
   const told: UploadProgress[] = [];
   const progress = (one: UploadProgress) => void told.push(one);
