@@ -25,6 +25,8 @@ const ticksIn = (file: string) => rowsOf<{ t: number; at: number }>(file, 'SELEC
 describe.concurrent('a cluster', () => {
   it('is recorded as soon as it is added, and its rows are in the run’s file', async ({ onTestFinished }) => {
     const fake = await fakes(onTestFinished, { workers: 3 });
+    // a router, which knows no version
+    fake.endpoints[2]!.faults.noVersion = true;
     const engine = await engineFor(onTestFinished);
     const { methods, ticks } = engine;
     const cluster = await methods.addCluster(quick(urlsOf(fake), 'grpo'));
@@ -47,6 +49,7 @@ describe.concurrent('a cluster', () => {
     expect(live.workerList.map((w) => w.endpoint)).toEqual(fake.endpoints.map((e) => e.url));
     expect(live.workerList.every((w) => w.model === 'qwen3-8b' && w.engine === '0' && !w.several)).toBe(true);
     expect(live.endpointList).toEqual(fake.endpoints.map((e) => e.url));
+    expect(live.workerList.map((w) => w.version)).toEqual(['0.32.0', '0.32.0', null]);
     expect(live.metrics).toEqual(expect.arrayContaining(['running', 'generation_tokens', 'ttft']));
     const endpoints = (await clusterOf(methods, cluster.id)).endpoints;
     expect(endpoints.every((e) => e.state === 'ok' && e.workers === 1 && e.sentence === null)).toBe(true);

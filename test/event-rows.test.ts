@@ -12,6 +12,7 @@ const worker = (w: number, endpoint: string): Worker => ({
   name: `w${w}`,
   endpoint,
   engine: '0',
+  version: null,
   model: 'm',
   replica: '',
   labels: {},

@@ -43,6 +43,8 @@ export interface Faults {
   honoursNames?: boolean;
   /** Serves no /metrics, in FastAPI's words: a worker or router of NeMo RL. */
   noMetrics?: boolean;
+  /** Not vLLM's own server: nothing is at /version. */
+  noVersion?: boolean;
 }
 
 /** PEM. */
@@ -208,6 +210,7 @@ export class FakeEndpoint {
     response.setHeader('Server', 'uvicorn');
     response.removeHeader('connection'); // uvicorn does not announce how long it keeps a connection
     if (path === '/health') return void response.writeHead(200, { 'Content-Length': 0 }).end();
+    if (path === '/version' && !faults.noVersion) return json(response, 200, { version: '0.32.0' });
     if (path !== '/metrics' && !(path === '/metrics/' && faults.redirect === 'same-origin'))
       return json(response, 404, 'Not Found');
     if (request.method !== 'GET') return json(response, 405, 'Method Not Allowed');
@@ -292,8 +295,8 @@ export function restricted(text: string, names: ReadonlySet<string>): string {
   return kept.map((line) => `${line}\n`).join('');
 }
 
-function json(response: ServerResponse, status: number, detail: string): void {
-  const body = JSON.stringify({ detail });
+function json(response: ServerResponse, status: number, said: string | object): void {
+  const body = JSON.stringify(typeof said === 'string' ? { detail: said } : said);
   response.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': body.length }).end(body);
 }
 

@@ -203,6 +203,7 @@ const faultNames: Record<keyof Faults, 'flag' | 'number' | 'text'> = {
   wants: 'text',
   honoursNames: 'flag',
   noMetrics: 'flag',
+  noVersion: 'flag',
 };
 
 function readNumber(text: string, what: string): number {

@@ -136,7 +136,8 @@ it.concurrent(
     let now = 0;
     let most = 0;
     let requests = 0;
-    const server = http.createServer((_request, response) => {
+    const server = http.createServer(({ url }, response) => {
+      if (url !== '/metrics') return void response.writeHead(404).end();
       requests++;
       most = Math.max(most, ++now);
       void sleep(35 * (requests % 9)).then(() => {

@@ -53,6 +53,7 @@ export function writeRecording(name: 'rollouts' | 'dp2', file: string): void {
           sentAt: START + s.sent * 1000,
           receivedAt: START + s.sent * 1000 + s.ms,
           serverAt: null,
+          version: null,
         })),
       all
         .filter((s) => s.status !== 200)

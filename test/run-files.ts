@@ -64,6 +64,7 @@ export const answerOf = (endpoint: number, at: number, body: ParsedBody, took = 
   sentAt: at - took / 2,
   receivedAt: at + took / 2,
   serverAt: null,
+  version: null,
 });
 
 export class RunMaker {

@@ -357,3 +357,32 @@ describe('connections that break', () => {
     );
   });
 });
+
+describe('version', () => {
+  it.each([
+    ['{"version":"0.32.0+cpu"}', 200, '0.32.0+cpu'],
+    ['{"version":"0.32.0"}', 404, null],
+    ['{"version":7}', 200, null],
+    ['{"version":"<b>0.32</b>"}', 200, null],
+    ['null', 200, null],
+    ['<html>', 200, null],
+  ])('%s with %i: %s', async (body, status, version) => {
+    const { url } = await httpServer(
+      (_request, response) => response.end(METRICS),
+      (_request, response) => response.writeHead(status).end(body),
+    );
+    const scraper = createScraper(url, { timeoutMs: 2000, now: Date.now });
+    expect(await scraper.version(new AbortController().signal)).toBe(version);
+    scraper.close();
+  });
+
+  it('of a server that does not answer: not known, after the time limit', async () => {
+    const { url } = await httpServer(
+      () => {},
+      () => {},
+    );
+    const scraper = createScraper(url, { timeoutMs: 100, now: Date.now });
+    expect(await scraper.version(new AbortController().signal)).toBeNull();
+    scraper.close();
+  });
+});

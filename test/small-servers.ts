@@ -8,9 +8,17 @@ export const METRICS =
   '# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine="0",model_name="m"} 3.0\n';
 
 /** A server of the test's own; counts what comes in. */
-export async function httpServer(handler: http.RequestListener) {
+/** `version` answers /version, which is asked beside and not counted; usually it is not there. */
+export async function httpServer(
+  handler: http.RequestListener,
+  version: http.RequestListener = (_request, response) => response.writeHead(404).end(),
+) {
   const seen = { requests: 0, connections: 0 };
   const server = http.createServer((request, response) => {
+    if (request.url === '/version') {
+      version(request, response);
+      return;
+    }
     seen.requests++;
     handler(request, response);
   });

@@ -171,6 +171,7 @@ test('a hundred steps of known phases, none split, joined or invented, with fail
         sentAt: begin + asked * 1000 + 10,
         receivedAt: time.now,
         serverAt: null,
+        version: null,
       });
     }
     run.tick(t, begin + t * 1000, answers, misses);

@@ -100,6 +100,7 @@ describe('recordings of a real vLLM', () => {
         ...{ mapping: expect.any(Number) as number, formulas: expect.any(Number) as number },
         ...{ recorded_from: '2026-11-30T01:00:00.000Z', interval_seconds: 1, meanings },
         endpoints: ['http://host-0:8000/metrics', 'http://host-1:8000/metrics'],
+        vllm: [],
         engines: {
           engine_0: { endpoint: 'http://host-0:8000/metrics', engine: '0', model: 'tiny' },
           engine_1: { endpoint: 'http://host-1:8000/metrics', engine: '0', model: 'tiny' },

@@ -27,6 +27,7 @@ const worker = (w: number, endpoint: string, engine = '0', more: Partial<Worker>
   name: `w${w}`,
   endpoint,
   engine,
+  version: null,
   model: 'm',
   replica: '',
   labels: {},

@@ -89,6 +89,8 @@ export interface Worker {
   endpoint: string;
   engine: string;
   model: string;
+  /** Which vLLM its endpoint said last that it is; null: it does not say. */
+  version: string | null;
   /** WorkerId, ReplicaId or worker_id where one endpoint has several of them; otherwise ''. */
   replica: string;
   /** Other labels that were the same on all of its series. */

@@ -77,6 +77,9 @@ interface Endpoint {
   /** Not asked before this time. */
   askAt: number;
   names: NamesTrial;
+  /** Whether the server that answers now was asked for its version. */
+  knowsVersion: boolean;
+  version: string | null;
   state: EndpointState;
 }
 
@@ -158,6 +161,8 @@ export class Poller {
       last: null,
       askAt: 0,
       names: new NamesTrial(),
+      knowsVersion: false,
+      version: null,
       state: { ...unasked(url, login !== null), labels, file: file?.path ?? null },
     };
   }
@@ -297,12 +302,20 @@ export class Poller {
     if (this.waiting <= 0) this.flush();
   }
 
+  private async askVersion(endpoint: Endpoint): Promise<void> {
+    endpoint.knowsVersion = true;
+    endpoint.version = (await endpoint.scraper.version(this.stopping.signal)) ?? endpoint.version;
+  }
+
   private take(endpoint: Endpoint, outcome: Outcome): void {
     endpoint.arrived = true;
     const { state } = endpoint;
     if (outcome.ok) {
       const { body, sentAt, receivedAt, serverAt } = outcome;
-      this.answers.push({ endpoint: endpoint.e, body, sentAt, receivedAt, serverAt });
+      const { version } = endpoint;
+      this.answers.push({ endpoint: endpoint.e, body, sentAt, receivedAt, serverAt, version });
+      // one that was away may be another one now
+      if (!endpoint.knowsVersion || endpoint.failures > 0) void this.askVersion(endpoint);
       endpoint.failures = 0;
       endpoint.last = null;
       state.state = 'ok';

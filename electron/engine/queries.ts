@@ -276,7 +276,7 @@ export const events = `
     ORDER BY 2 DESC, 1 DESC LIMIT 10000) ORDER BY at, id`;
 
 export const workerList = `
-  SELECT o.*, e.url, e.labels AS endpoint_labels, coalesce(t.at, 0) AS first_at, gone.at AS gone_at FROM worker o
+  SELECT o.*, e.url, e.labels AS endpoint_labels, e.version, coalesce(t.at, 0) AS first_at, gone.at AS gone_at FROM worker o
   JOIN endpoint e ON e.e = o.endpoint LEFT JOIN tick t ON t.t = o.first
   LEFT JOIN tick gone ON gone.t = o.removed ORDER BY o.w`;
 

@@ -152,6 +152,7 @@ function contents(run: RunFile): RunContents {
       endpoint: r.url as string,
       engine: r.engine as string,
       model: r.model as string,
+      version: r.version as string | null,
       replica: r.replica as string,
       labels: {
         ...(JSON.parse(r.endpoint_labels as string) as Record<string, string>),

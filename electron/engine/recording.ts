@@ -38,6 +38,8 @@ export class Recording {
   /** By number; the book looks names up in it. */
   private readonly urls: string[];
   readonly steps: StepKeeper;
+  /** By number: what the file says of their vLLM. */
+  private readonly versions = new Map<number, string>();
   private resumed: string | undefined;
   private chores: NodeJS.Timeout;
   private rolling: Promise<void> | null = null;
@@ -96,11 +98,20 @@ export class Recording {
         failed,
         batch.answers.map((a) => a.endpoint),
       );
+      this.writeVersions(batch.answers);
       this.lastAt = batch.at;
       this.steps.ticked();
     } catch (error) {
       this.abandon();
       this.options.onFault(error);
+    }
+  }
+
+  private writeVersions(answers: Batch['answers']): void {
+    for (const { endpoint, version } of answers) {
+      if (version === null || this.versions.get(endpoint) === version) continue;
+      this.store.writeVersion(endpoint, version);
+      this.versions.set(endpoint, version);
     }
   }
 

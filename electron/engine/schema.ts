@@ -100,6 +100,8 @@ export const runSteps: readonly string[] = [
   DROP TABLE step_before;
   DROP TABLE step_set_before;
   `,
+  // which vLLM answers there, as it says itself
+  `ALTER TABLE endpoint ADD COLUMN version TEXT;`,
 ];
 
 export const librarySteps: readonly string[] = [

@@ -56,6 +56,8 @@ export interface Scraper {
   /** Ask with `name[]` for what the catalogue reads, and nothing else. Who does not know it sends everything. */
   names: boolean;
   scrape(signal?: AbortSignal): Promise<Outcome>;
+  /** What vLLM's own server says of itself at /version, beside /metrics; null: nothing. Never throws. */
+  version(signal: AbortSignal): Promise<string | null>;
   close(): void;
 }
 
@@ -222,6 +224,24 @@ export function createScraper(url: string, options: ScrapeOptions): Scraper {
     }
   };
 
-  const scraper = { names: options.names ?? false, scrape, close: () => agent?.destroy() };
+  const version = async (given: AbortSignal): Promise<string | null> => {
+    const signal = AbortSignal.any([given, AbortSignal.timeout(timeoutMs)]);
+    // a connection of its own: no scrape waits for it
+    const once = secure ? { secureContext: contextFor(ca) } : {};
+    try {
+      const reply = await new Promise<http.IncomingMessage>((resolve, reject) => {
+        (secure ? https : http)
+          .get(new URL('version', url), { agent: false, signal, headers, ...once }, resolve)
+          .on('error', reject);
+      });
+      const said = JSON.parse((await read(reply)).toString('utf8')) as { version?: unknown } | null;
+      const found = reply.statusCode === 200 ? said?.version : null;
+      return typeof found === 'string' && /^[\w.+-]{1,80}$/.test(found) ? found : null;
+    } catch {
+      return null;
+    }
+  };
+
+  const scraper = { version, names: options.names ?? false, scrape, close: () => agent?.destroy() };
   return scraper;
 }

@@ -210,6 +210,10 @@ export class RunStore {
     for (const e of left) this.outages.delete(e);
   }
 
+  writeVersion(endpoint: number, version: string): void {
+    this.db.prepare('UPDATE endpoint SET version = ? WHERE e = ?').run(version, endpoint);
+  }
+
   /** What a WorkerBook needs to go on. */
   remembered(): Remembered {
     const last = this.db.prepare(

@@ -158,7 +158,7 @@ export interface RunFacts {
   intervalMs: number;
   /** Addresses as they were scraped. */
   endpoints: string[];
-  workers: { w: number; endpoint: string; engine: string; model: string }[];
+  workers: { w: number; endpoint: string; engine: string; model: string; version: string | null }[];
 }
 
 /** Without user names, passwords and what stands behind a question mark. */
@@ -183,12 +183,13 @@ export function configOf(facts: RunFacts, mapping: Mapping): JsonObject {
       interval_seconds: facts.intervalMs / 1000,
       steps: choice.source,
       endpoints: facts.endpoints.map(withoutSecrets),
+      vllm: [...new Set(facts.workers.flatMap(({ version }) => version ?? []))].sort(),
       engines: Object.fromEntries(
         facts.workers
           .filter(({ w }) => sent.has(w))
-          .map(({ w, endpoint, engine, model }) => [
+          .map(({ w, endpoint, engine, model, version }) => [
             `engine_${w}`,
-            { endpoint: withoutSecrets(endpoint), engine, model },
+            { endpoint: withoutSecrets(endpoint), engine, model, ...(version !== null && { vllm: version }) },
           ]),
       ),
       meanings: {

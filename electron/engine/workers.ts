@@ -19,6 +19,8 @@ export interface Answer {
   receivedAt: number;
   /** The reply's Date header, epoch ms, whole seconds; null: none. */
   serverAt: number | null;
+  /** Which vLLM it says that it is; null: that is not known, or not yet. */
+  version: string | null;
 }
 
 export interface SampleRow {

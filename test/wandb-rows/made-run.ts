@@ -133,6 +133,7 @@ export function makeRun(file: string, made: MadeRun): void {
             body: bodyOf(own.map((w) => said(w, t, isBusy(w)))),
           },
           serverAt: Math.floor((sentAt + took) / 1000) * 1000,
+          version: null,
         });
     }
     run.tick(t, at, answers, misses);
