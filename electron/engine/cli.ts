@@ -34,6 +34,7 @@ interface Verb {
 const polling = {
   interval: { type: 'string' },
   timeout: { type: 'string' },
+  'min-free': { type: 'string' },
   name: { type: 'string' },
 } as const;
 

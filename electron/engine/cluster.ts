@@ -1,38 +1,23 @@
 /**
  * One cluster at work: its poller, and the run it records into, if any. Knows nothing of pages; engine.ts tells them.
  */
-import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
-import path from 'node:path';
 import type { Cluster, Ticked } from './api.ts';
-import { Clock, localStamp } from './clock.ts';
+import { Clock } from './clock.ts';
 import { EngineError, sentenceOf } from './errors.ts';
 import { settingsOf, type CheckedCluster } from './input.ts';
-import type { Library, StoredCluster, StoredRun } from './library.ts';
+import type { StoredCluster, StoredRun } from './library.ts';
 import { Poller, unasked, type Access, type Batch } from './poll.ts';
-import type { ReaderCalls } from './reader.ts';
-import { Recording } from './recording.ts';
+import { Recorder, type RecorderSurroundings } from './recorder.ts';
+import type { Recording } from './recording.ts';
 import { givesNoSecret, mergedSecrets, type ClusterSecrets, type Secrets } from './secrets.ts';
-import { RunStore } from './store.ts';
+import type { RunStore } from './store.ts';
 import { ClusterTargets, addressesOf, readAuthorities, unreadSources } from './targets.ts';
 
-export interface ClusterSurroundings {
-  library: Library;
-  reader: ReaderCalls;
+export interface ClusterSurroundings extends RecorderSurroundings {
   secrets: Secrets;
-  /** Where run files go. */
-  runsFolder: string;
-  version: string;
   ticked: (data: Ticked) => void;
-  changed: (what: 'clusters' | 'runs') => void;
-  /** Steps of a run that is being recorded are others. */
-  stepped: (run: string) => void;
-  /** For what nobody asked for and a person should see: stderr. */
-  report: (sentence: string) => void;
 }
-
-/** How often the list of runs is brought up to date: a write that waits for the disk. The end of a run does it anyway. */
-const SUMMARY_MS = 60_000;
 
 export class ClusterAtWork {
   stored: StoredCluster;
@@ -40,25 +25,26 @@ export class ClusterAtWork {
   private readonly clock: Clock;
   private poller: Poller | null = null;
   private targets: ClusterTargets | null = null;
-  private recording: Recording | null = null;
+  private readonly recorder: Recorder;
   /** Starting, stopping and ending run one after the other. */
   private busy: Promise<unknown> = Promise.resolve();
-  private stopped: string | null = null;
   private secretsKept: Cluster['secrets'] = null;
   private removed = false;
-  private summaryAt = 0;
+  /** It is to be recorded as soon as its disk has room. */
+  private waitsForRoom = false;
   /** How endpoints stood when pages were last told. */
   private told = '';
 
   constructor(stored: StoredCluster, around: ClusterSurroundings) {
     this.stored = stored;
     this.around = around;
-    this.clock = new Clock((byMs) => this.recording?.clockStepped(byMs));
+    this.clock = new Clock((byMs) => this.recorded?.clockStepped(byMs));
+    this.recorder = new Recorder(around, this.clock, (work) => this.alone(work));
   }
 
   get state(): Cluster {
     const { id, name, endpoints, files, intervalMs, timeoutMs, caFile, headers, record } = this.stored;
-    const { poller, recording } = this;
+    const { poller } = this;
     return {
       id,
       name,
@@ -66,7 +52,7 @@ export class ClusterAtWork {
       endpoints: poller
         ? poller.endpoints.flatMap((e, i) =>
             e.listed
-              ? { ...e.state, sentence: e.state.sentence ?? recording?.book.severalBehind(i) ?? null }
+              ? { ...e.state, sentence: e.state.sentence ?? this.recorded?.book.severalBehind(i) ?? null }
               : [],
           )
         : endpoints.map((url) => unasked(url, this.stored.logins.includes(url))),
@@ -78,8 +64,8 @@ export class ClusterAtWork {
       timeoutSeconds: timeoutMs / 1000,
       record,
       connected: poller !== null,
-      recording: recording?.store.meta.id ?? null,
-      stopped: this.stopped,
+      recording: this.recorder.run,
+      stopped: this.recorder.stopped,
     };
   }
 
@@ -91,12 +77,32 @@ export class ClusterAtWork {
       try {
         await this.startPolling(resume);
       } catch (error) {
-        this.stopped = sentenceOf(error);
+        this.recorder.stopped = sentenceOf(error);
         throw error;
       }
       this.put({ connected: true });
-      if (this.stored.record && !this.recording) this.beginRecording(null, null);
+      if (this.stored.record && this.recorder.run === null) this.beginWhereThereIsRoom();
     });
+  }
+
+  /** Otherwise later, by itself: the cluster is watched meanwhile. */
+  private beginWhereThereIsRoom(): void {
+    try {
+      this.beginRecording(null, null);
+    } catch (error) {
+      if (!(error instanceof EngineError && error.kind === 'disk-full')) throw error;
+      this.recorder.stopped = `Nothing is recorded: ${error.message}`;
+      this.waitsForRoom = true;
+      this.around.changed('clusters');
+    }
+  }
+
+  private lookForRoom(): void {
+    if (!this.waitsForRoom || !this.around.room.isBack(this.around.runsFolder)) return;
+    this.waitsForRoom = false;
+    this.alone(() => {
+      if (this.poller && this.recorder.run === null) this.beginRecording(null, null);
+    }).catch((error: unknown) => this.around.report(sentenceOf(error)));
   }
 
   private async startPolling(resume: StoredRun | null): Promise<void> {
@@ -109,15 +115,14 @@ export class ClusterAtWork {
     let origin = this.clock.now();
     let store: RunStore | null = null;
     if (resume) {
-      store = RunStore.open(resume.file);
+      store = this.recorder.resume(
+        resume.file,
+        'The engine ended unexpectedly and was started again; the run goes on.',
+      );
       const last = store.lastTick();
       if (last) this.clock.notBefore(last.at + 1);
       origin = store.meta.startedAt;
       firstT = (last?.t ?? -1) + 1;
-      this.recording = this.startRecording(
-        store,
-        'The engine ended unexpectedly and was started again; the run goes on.',
-      );
     }
     this.targets = targets;
     this.poller = new Poller({
@@ -148,7 +153,7 @@ export class ClusterAtWork {
   private applyTargets(): void {
     if (!this.poller || !this.targets) return;
     const changes = this.poller.setTargets(this.targets.list);
-    this.recording?.endpointsChanged(
+    this.recorder.endpointsChanged(
       changes,
       this.poller.endpoints.map((e) => e.target),
     );
@@ -176,7 +181,7 @@ export class ClusterAtWork {
       await this.readSecrets();
       if (!this.poller) return;
       if (input.intervalMs !== intervalMs) {
-        const recorded = this.recording !== null;
+        const recorded = this.recorder.run !== null;
         await this.halt();
         await this.startPolling(null);
         if (recorded) this.beginRecording(null, null);
@@ -211,7 +216,7 @@ export class ClusterAtWork {
   /** Ends the run and scraping, without saying that it should not go on at the next start. */
   private async halt(): Promise<void> {
     try {
-      const run = await this.endRecording();
+      const run = await this.recorder.end();
       // nobody answered before it was over: there is nothing to look at
       if (run?.ticks === 0) {
         fs.rmSync(run.file, { force: true });
@@ -219,6 +224,7 @@ export class ClusterAtWork {
         this.around.changed('runs');
       }
     } finally {
+      this.waitsForRoom = false;
       this.poller?.stop();
       this.poller = null;
       this.told = '';
@@ -238,7 +244,7 @@ export class ClusterAtWork {
     this.around.changed('clusters');
   }
 
-  /** A new run begins. Throws `bad-input` where the cluster is not connected or records already. */
+  /** A new run begins. Throws `bad-input` where the cluster is not connected or records already, `disk-full`. */
   record(name: string | null, file: string | null = null): Promise<StoredRun> {
     return this.alone(() => this.beginRecording(name, file));
   }
@@ -246,102 +252,30 @@ export class ClusterAtWork {
   private beginRecording(name: string | null, file: string | null): StoredRun {
     if (!this.poller)
       throw new EngineError('bad-input', `${this.stored.name} is not connected. Connect it first.`);
-    if (this.recording)
-      throw new EngineError(
-        'bad-input',
-        `${this.stored.name} is being recorded already. Stop that run first.`,
-      );
-    const startedAt = this.clock.now();
-    const { id: cluster, name: clusterName, intervalMs, timeoutMs } = this.stored;
-    const id = randomUUID();
-    const meta = {
-      id,
-      name: name?.trim().slice(0, 200) || `${clusterName} ${localStamp(startedAt)}`,
-      cluster,
-      clusterName,
-      startedAt,
-      intervalMs,
-      timeoutMs,
-      appVersion: this.around.version,
-    };
-    this.poller.regrid(startedAt, 0); // first: what is there of the slot before belongs to no run
-    const endpoints = this.poller.endpoints.map((e) => e.target);
-    const store = RunStore.create(file ?? path.join(this.around.runsFolder, `${id}.sqlite`), meta, endpoints);
-    this.recording = this.startRecording(store);
-    this.stopped = null;
-    const run: StoredRun = {
-      id,
-      file: store.file,
-      name: meta.name,
-      cluster,
-      cluster_name: clusterName,
-      state: 'recording',
-      started: startedAt,
-      ended: null,
-      interval_ms: intervalMs,
-      endpoints: endpoints.length,
-      workers: 0,
-      ticks: 0,
-      bytes: null,
-      generation_tokens: null,
-    };
-    this.around.library.putRun(run);
-    this.around.changed('clusters');
-    this.around.changed('runs');
-    return run;
+    return this.recorder.begin(this.stored, this.poller, name, file);
   }
 
   /** Ends the run and closes its file; null where none was being recorded. */
   stopRecording(): Promise<StoredRun | null> {
-    return this.alone(() => this.endRecording());
-  }
-
-  private async endRecording(): Promise<StoredRun | null> {
-    const { recording } = this;
-    if (!recording) return null;
-    this.recording = null;
-    let change: Partial<StoredRun> = { state: 'ended-unexpectedly' }; // where its end cannot be written
-    try {
-      const { generationTokens } = await recording.end();
-      change = { state: 'ended', generation_tokens: generationTokens };
-    } finally {
-      this.summarise(recording, change);
-      this.around.changed('clusters');
-      this.around.changed('runs');
-    }
-    return this.around.library.run(recording.store.meta.id) ?? null;
+    return this.alone(() => this.recorder.end());
   }
 
   /** What is being written. */
   get recorded(): Recording | null {
-    return this.recording;
-  }
-
-  private startRecording(store: RunStore, resumed?: string): Recording {
-    return new Recording({
-      store,
-      reader: this.around.reader,
-      stepped: () => this.around.stepped(store.meta.id),
-      now: () => this.clock.now(),
-      onFault: (error) => void this.fault(error),
-      ...(resumed === undefined ? {} : { resumed }),
-    });
+    return this.recorder.recording;
   }
 
   private take(batch: Batch): void {
-    const { recording } = this;
-    const severals = recording?.book.severals;
-    recording?.take(batch);
+    const severals = this.recorded?.book.severals;
+    this.recorder.take(batch);
+    this.lookForRoom();
+    const recording = this.recorded;
     if (recording?.book.severals !== severals) this.around.changed('clusters');
-    if (recording && batch.at - this.summaryAt > SUMMARY_MS) {
-      this.summaryAt = batch.at;
-      this.summarise(recording, {});
-    }
     const listed = this.poller?.listed ?? [];
     const asked = listed.filter((e) => !e.state.stale);
     this.around.ticked({
       cluster: this.stored.id,
-      run: this.recording?.store.meta.id ?? null,
+      run: recording?.store.meta.id ?? null,
       t: batch.t,
       at: batch.at,
       answered: listed.filter((e) => e.state.state === 'ok').length,
@@ -353,46 +287,9 @@ export class ClusterAtWork {
     this.told = standing;
   }
 
-  /** Writing failed. What was written stays; the sentence stays with the cluster until the next recording. */
-  private async fault(error: unknown): Promise<void> {
-    const sentence = `Recording stopped: ${sentenceOf(error)}`;
-    this.around.report(sentence);
-    this.stopped = sentence;
-    try {
-      await this.stopRecording();
-    } catch (again) {
-      this.recording = null;
-      this.around.report(sentenceOf(again));
-      this.around.changed('clusters');
-    }
-  }
-
-  /** Brings the list of runs up to date. */
-  private summarise(recording: Recording, change: Partial<StoredRun>): void {
-    const { store } = recording;
-    const run = this.around.library.run(store.meta.id);
-    if (!run) return;
-    this.around.library.putRun({
-      ...run,
-      name: store.meta.name,
-      ended: recording.lastAt,
-      ticks: store.ticks,
-      workers: store.workers,
-      endpoints: recording.endpoints,
-      bytes: fileBytes(store.file),
-      ...change,
-    });
-  }
-
   private alone<T>(work: () => T | Promise<T>): Promise<T> {
     const next = this.busy.then(work, work);
     this.busy = next.catch(() => undefined);
     return next;
   }
-}
-
-/** With what its WAL still holds; null where it is gone. */
-export function fileBytes(file: string): number | null {
-  const size = (name: string) => (fs.existsSync(name) ? fs.statSync(name).size : 0);
-  return fs.existsSync(file) ? size(file) + size(`${file}-wal`) : null;
 }

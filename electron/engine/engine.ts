@@ -11,6 +11,7 @@ import { adoptedRun } from './adopt.ts';
 import { metrics } from './catalogue.ts';
 import { checkTarget } from './check.ts';
 import { ClusterAtWork } from './cluster.ts';
+import { DiskRoom, freeBytes, USUAL_MIN_FREE } from './disk-room.ts';
 import { EngineError, sentenceOf } from './errors.ts';
 import {
   checkedCheck,
@@ -43,6 +44,10 @@ export interface EngineOptions {
   keychain?: Keychain | null;
   /** The system's proxy for an address, by way of the desktop app; undefined: as the environment says. */
   proxyFor?: (url: string) => Promise<string | null | undefined>;
+  /** Recording stops where less than this is free; 0: when the disk is full. Absent: 2 GB. */
+  minFreeBytes?: number;
+  /** Given by tests. */
+  freeBytes?: (folder: string) => number | null;
   /** What a person should see. */
   report?: (sentence: string) => void;
 }
@@ -82,6 +87,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     library,
     secrets,
     reader: reader.calls,
+    room: new DiskRoom(options.minFreeBytes ?? USUAL_MIN_FREE, options.freeBytes),
     runsFolder,
     version,
     ticked: (data: Events['ticked']) => emit('ticked', data),
@@ -146,6 +152,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       reader: reader.calls,
       runOf,
       readyToRead,
+      emit,
       take: (run, set) => steps.take(run, set),
     }),
 
@@ -367,14 +374,5 @@ function makeFolder(folder: string): void {
       'bad-input',
       `${folder} cannot be written to (${sentenceOf(error)}). Choose another folder with --data DIR.`,
     );
-  }
-}
-
-function freeBytes(folder: string): number | null {
-  try {
-    const { bavail, bsize } = fs.statfsSync(folder);
-    return bavail * bsize;
-  } catch {
-    return null; // nothing that anybody waits for
   }
 }

@@ -225,8 +225,13 @@ export class Library {
   }
 
   close(): void {
-    this.db.pragma('wal_checkpoint(TRUNCATE)');
-    this.db.close();
+    try {
+      this.db.pragma('wal_checkpoint(TRUNCATE)');
+    } catch {
+      // on a full disk: its log stays beside it, and is read the next time
+    } finally {
+      this.db.close();
+    }
   }
 }
 

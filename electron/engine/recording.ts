@@ -200,6 +200,14 @@ export class Recording {
     clearInterval(this.chores);
   }
 
+  /** Nothing more is written; the file is closed as it is, and can be gone on with. */
+  async giveUp(): Promise<void> {
+    this.abandon();
+    await this.rolling?.catch(() => undefined);
+    await this.options.reader.release(this.store.file);
+    this.store.close(this.lastAt ?? this.options.now());
+  }
+
   /** Ends the run: rolls up its tail and closes the file. Gives its generation tokens. */
   async end(): Promise<{ generationTokens: number | null }> {
     clearInterval(this.chores);

@@ -1,6 +1,6 @@
 /** Run files that are not being written: what a crash left open, missing rollups, and writing into one for a moment. */
 import type { Events } from './api.ts';
-import { fileBytes } from './cluster.ts';
+import { fileBytes } from './recorder.ts';
 import { sentenceOf } from './errors.ts';
 import type { Library, StoredRun } from './library.ts';
 import type { ReaderCalls } from './reader.ts';

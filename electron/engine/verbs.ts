@@ -36,6 +36,7 @@ export interface Given {
   name?: string;
   interval?: string;
   timeout?: string;
+  'min-free'?: string;
   for?: string;
   out?: string;
   source?: string;
@@ -74,6 +75,17 @@ export function duration(given: string, option: string): number {
   return Number(number) * { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }[unit as 's'];
 }
 
+/** `2GB`, `500 MB`, or GB; `0`: until the disk is full. Gives bytes; throws UsageError. */
+function bytesOf(given: string): number {
+  const [, number, unit = 'gb'] = /^(\d+(?:\.\d+)?)\s*(gb|mb)?$/i.exec(given.trim()) ?? [];
+  if (number === undefined) throw new UsageError(`--min-free ${given} is no size: write 2GB, 500MB or 0.`);
+  return Number(number) * (unit.toLowerCase() === 'gb' ? 1e9 : 1e6);
+}
+const roomSettings = (given: Given) => {
+  const wanted = given['min-free'] ?? process.env.VLLM_SCOPE_MIN_FREE;
+  return wanted ? { minFreeBytes: bytesOf(wanted) } : {};
+};
+
 const seconds = (given: string | undefined, option: string) =>
   given === undefined ? {} : { [`${option}Seconds`]: duration(given, `--${option}`) / 1000 };
 const pollSettings = (given: Given) => ({
@@ -103,6 +115,7 @@ export async function serve(given: Given): Promise<void> {
     dataFolder,
     version,
     resume: env.VLLM_SCOPE_RESUME === '1',
+    ...roomSettings(given),
     keychain: main?.keychain ?? null,
     ...(main?.proxyFor && { proxyFor: main.proxyFor }),
   };
@@ -186,7 +199,7 @@ export async function record(words: string[], given: Given): Promise<void> {
   // into a file of the caller's: nothing of it belongs to the data folder
   const folder =
     given.out === undefined ? given.dataFolder : fs.mkdtempSync(path.join(os.tmpdir(), 'vllm-scope-'));
-  const options = { dataFolder: folder, version: given.version, idle: true };
+  const options = { dataFolder: folder, version: given.version, idle: true, ...roomSettings(given) };
   try {
     if (given.out === undefined) {
       const engine = await useEngine(options);
