@@ -186,10 +186,11 @@ const bound = (s: MetricStatistics | undefined, text: string) =>
   s?.lowerBound && text !== absent ? `≥${thin}${text}` : text;
 
 /** What is said of every number over a window, behind its own sentence. */
-function trust({ statistics: s, window, fault }: Counted): string {
+function trust({ statistics: s, window, fault }: Counted, isRatio = false): string {
   if (fault !== null) return ` ${fault}`;
   if (!s) return '';
-  const less = s.lowerBound ? ' A worker restarted or was lost: it is at least this.' : '';
+  const what = isRatio ? 'what it counted is not all in it' : 'it is at least this';
+  const less = s.lowerBound ? ` A worker restarted or was lost: ${what}.` : '';
   return ` ${window === 'in view' ? 'In view' : `Over the last ${window}`}, coverage ${percent(s.coverage)}.${less}`;
 }
 
@@ -204,11 +205,12 @@ function hitRate(c: Counted): Vital {
   return {
     title: 'Hit rate',
     window: `${c.window}, pooled`,
-    value: bound(s, percent(s?.pooled)),
+    // what was lost may have hit or not: it is no bound
+    value: percent(s?.pooled),
     small: s && s.pooled !== null ? '' : c.none || 'no traffic',
     line: thinly(s, worst(c.run, own, 'lowest', percent)),
     attention: false,
-    about: `Prompt tokens found in the prefix cache / looked up, pooled over ${many(own.length, 'worker')}.${trust(c)}`,
+    about: `Prompt tokens found in the prefix cache / looked up, pooled over ${many(own.length, 'worker')}.${trust(c, true)}`,
   };
 }
 

@@ -240,6 +240,23 @@ describe.concurrent('marks', () => {
     expect((await send({ step: 5 })).body.step).toMatchObject({ n: 0, number: 5 });
   });
 
+  it('have numbers at once, however short and however long a server may take', async ({ onTestFinished }) => {
+    const { send, methods, cluster } = await recording(onTestFinished);
+    // nothing is settled before 25 s
+    const { name, addresses, intervalSeconds } = cluster;
+    await methods.updateCluster(cluster.id, { name, addresses, intervalSeconds, timeoutSeconds: 25 });
+    for (let step = 1; step <= 5; step++) {
+      await send({ step });
+      await new Promise((done) => setTimeout(done, 600));
+    }
+    const { recording: run } = (await methods.listClusters())[0]!;
+    const query = { run: run!, source: 'mark' as const, metrics: ['running'], workers: [], quick: true };
+    const { series, steps, missing } = await methods.scalars(query);
+    expect(steps.map((s) => s.number)).toEqual([1, 2, 3, 4, 5]);
+    expect([...series[0]!.samples.n].every((n) => n > 0)).toBe(true);
+    expect(missing).toBe(0);
+  });
+
   it('with two runs say which', async ({ onTestFinished }) => {
     const { send, methods, fake } = await recording(onTestFinished);
     const [, second] = fake.endpoints;

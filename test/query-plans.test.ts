@@ -58,6 +58,8 @@ const hot: [string, string][] = [
   ['ticksBetween', queries.ticksBetween],
   ['slotAt', queries.slotAt],
   ['makeEdges', queries.makeEdges],
+  ['know', queries.know],
+  ['lostBy', queries.lostBy],
   ['windowSlots', queries.windowSlots],
   ['measure a gauge', queries.measure([findMetric('running')!])],
   ['measure all', queries.measure(metrics)],

@@ -9,7 +9,7 @@ import Database from 'better-sqlite3';
 import { columnIndex, columns, findMetric } from '../electron/engine/catalogue.ts';
 import type { ParsedBody, ParsedHistogram } from '../electron/engine/parse.ts';
 import type { Miss } from '../electron/engine/poll.ts';
-import { makeEdges, measure } from '../electron/engine/queries.ts';
+import { know, makeEdges, measure } from '../electron/engine/queries.ts';
 import { startReader } from '../electron/engine/reader-thread.ts';
 import { temporaryTables } from '../electron/engine/statistics.ts';
 import { RunStore } from '../electron/engine/store.ts';
@@ -107,7 +107,8 @@ export class RunMaker {
     const metric = findMetric(id)!;
     const db = new Database(this.store.file, { readonly: true });
     db.exec(temporaryTables);
-    db.prepare(makeEdges).run({ n: 0, windows: JSON.stringify(windows) });
+    db.prepare(know).run();
+    db.prepare(makeEdges).run({ n: 0, windows: JSON.stringify(windows), grace: 7000 });
     for (const [n] of windows.entries())
       // by its edges alone
       db.prepare(measure([metric])).run({ n, first: 0, last: 1_000_000, from: 1, to: 0 });

@@ -61,7 +61,7 @@ function asVersion1(db: Database.Database): void {
   ])
     db.exec(`DROP TABLE ${table}`);
   db.exec(
-    "ALTER TABLE endpoint DROP COLUMN labels; DELETE FROM meta WHERE key IN ('scalars', 'pressureUntil', 'steps')",
+    "ALTER TABLE endpoint DROP COLUMN version; ALTER TABLE endpoint DROP COLUMN labels; DELETE FROM meta WHERE key IN ('scalars', 'pressureUntil', 'steps')",
   );
   db.pragma('user_version = 1');
 }
@@ -370,6 +370,26 @@ describe('why', () => {
       sentence: expect.stringContaining('w1 restarted') as string,
     });
     expect(killed.missing.length).toBeGreaterThan(0);
+    // what was lost may have been hits or not
+    const rate = await ask(4, 'prefix_cache_hit_rate', {});
+    expect(rate.verdict).toMatchObject({
+      sign: 'thin',
+      sentence: expect.stringMatching(/^Not complete\. w1 restarted: /) as string,
+    });
+    const p95 = await ask(4, 'generation_tokens', { statistic: 'p95', population: 'samples' });
+    expect(p95.verdict.sentence).toMatch(/^Not complete\. w1 restarted: /);
+    // of one worker its own samples count
+    const own = { statistic: 'sum', population: 'time' } as const;
+    const [w0, w1] = [
+      await ask(4, 'generation_tokens', { ...own, w: 0 }),
+      await ask(4, 'generation_tokens', { ...own, w: 1 }),
+    ];
+    expect(w0.samples + w1.samples).toBeLessThanOrEqual(w0.expected + w1.expected);
+    expect(w1.samples).toBeLessThan(w0.samples);
+    expect([w0.verdict.sign, w1.verdict.sign]).toEqual(['complete', 'lower-bound']);
+    await expect(ask(4, 'ttft', { statistic: 'p95', population: 'requests', w: 1 })).rejects.toThrow(
+      'Of one worker there are its samples (over time), not requests',
+    );
 
     await expect(ask(5, 'running', {})).rejects.toMatchObject({ kind: 'bad-input' });
     await expect(ask(5, 'no_such', {})).rejects.toMatchObject({ kind: 'not-found' });

@@ -112,35 +112,62 @@ export const bucketsOf = (ids: readonly string[]) => `
     .join(', ')}
   FROM (${deltas(ids)}) WHERE at >= :from AND at < :until GROUP BY b, w`;
 
+/** The last sample of worker `o` from slot `from` on. */
+const lastSample = (from: string) => `(SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w
+      WHERE t.t >= ${from} ORDER BY t.t DESC LIMIT 1)`;
+
 /**
  * The edges of each window of :windows (JSON [[begin, end], ...] in epoch ms, in their order) per worker, into
  * own(n, w, a, b, lost), n from :n on: it owns the samples k in (a, b].
  *   a  its last sample whose answer was there at or before the begin; where windows touch, not before the b of the
  *      window before; its first sample's predecessor (-1) where it has none so early
  *      (a worker whose very first sample is the b owns nothing: it was not there in the window)
- *   b  its first sample that was asked for at or after the end; where there is none, its last one (`lost` where the run
- *      went on after the end: what it did from there to the end was not seen)
+ *   b  its first sample that was asked for at or after the end; where there is none, its last one. `lost` where the run
+ *      went on after the end, or where the worker has been silent for longer than :grace ms (a time-out and two
+ *      intervals) when the run ends and was not taken away: what it did from there to the end was not seen
  * A sample in slot t was answered in slot t, so a is searched from the last slot that had begun at `begin` backwards
- * (`back` makes that one look-up), b from the last slot that had begun at `end` onwards.
+ * (`back` makes that one look-up), b from the last slot that had begun at `end` onwards; neither beyond the worker's
+ * last sample (reach), so that one which is gone costs no walk over the rest of the run.
  */
-export const edges = `
+const edgesWithin = (reach: string) => `
   WITH win(n, begin, end) AS (
     SELECT CAST(:n AS INTEGER) + key, value ->> 0, value ->> 1 FROM json_each(:windows)),
-  edge(n, w, end, first, a, b, last) AS (
-    SELECT win.n, o.w, win.end, o.first * 4096 + o.w,
+  edge(n, w, end, removed, first, a, b, last) AS (
+    SELECT win.n, o.w, win.end, o.removed, o.first * 4096 + o.w,
       coalesce((SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w
-        WHERE t.at <= win.begin AND t.t >= o.first AND s.at + s.took / 2.0 <= win.begin ORDER BY t.at DESC LIMIT 1), -1),
+        WHERE t.t BETWEEN o.first
+            AND min(coalesce((SELECT t FROM tick WHERE at <= win.begin ORDER BY at DESC LIMIT 1), -1), r.last / 4096)
+          AND s.at + s.took / 2.0 <= win.begin ORDER BY t.t DESC LIMIT 1), -1),
       (SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w
-        WHERE t.t >= max(o.first, coalesce((SELECT t FROM tick WHERE at <= win.end ORDER BY at DESC LIMIT 1), 0))
+        WHERE t.t BETWEEN max(o.first, coalesce((SELECT t FROM tick WHERE at <= win.end ORDER BY at DESC LIMIT 1), 0))
+            AND r.last / 4096
           AND s.at - s.took / 2.0 >= win.end ORDER BY t.t LIMIT 1),
-      (SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w WHERE t.t >= o.first ORDER BY t.t DESC LIMIT 1)
-    FROM win CROSS JOIN worker o)
+      r.last
+    FROM win CROSS JOIN worker o CROSS JOIN ${reach} r ON r.w = o.w)
   SELECT n, w, max(a, coalesce(lag(iif(a = -1 AND b = first, -1, coalesce(b, last))) OVER (PARTITION BY w ORDER BY n), a)) AS a,
     iif(a = -1 AND b = first, -1, coalesce(b, last)) AS b,
-    b IS NULL AND EXISTS (SELECT 1 FROM tick WHERE at > edge.end) AS lost
+    b IS NULL AND (EXISTS (SELECT 1 FROM tick WHERE at > edge.end) OR removed IS NULL
+      AND (SELECT max(at) FROM tick) - (SELECT at FROM sample WHERE k = last) > :grace) AS lost
   FROM edge`;
 
-export const makeEdges = `INSERT INTO temp.own(n, w, a, b, lost) ${edges}`;
+/** As one statement that stands alone. */
+export const edges = edgesWithin(`(SELECT o.w, ${lastSample('o.first')} AS last FROM worker o)`);
+
+/** The same after `know`. */
+export const knownEdges = edgesWithin('temp.reach');
+export const makeEdges = `INSERT INTO temp.own(n, w, a, b, lost) ${knownEdges}`;
+
+/** The last sample of each worker, and up to which slot that was looked for: what came since is all that is looked at. */
+export const reachTable = 'CREATE TEMP TABLE reach(w INTEGER PRIMARY KEY, last INTEGER, looked INTEGER)';
+export const know = `
+  INSERT OR REPLACE INTO temp.reach(w, last, looked)
+  SELECT o.w, coalesce(${lastSample('max(o.first, coalesce(r.looked, 0))')}, r.last), (SELECT t FROM tick WHERE at = (SELECT max(at) FROM tick))
+  FROM worker o LEFT JOIN temp.reach r ON r.w = o.w`;
+
+/** Workers that were silent for longer than :grace ms at :to, or at the run's end, did not answer again, and were not taken away. */
+export const lostBy = `
+  SELECT o.w FROM worker o JOIN temp.reach r ON r.w = o.w JOIN sample s ON s.k = r.last
+  WHERE o.removed IS NULL AND s.at + :grace < min(:to, (SELECT max(at) FROM tick))`;
 
 /** By how much histogram buckets grew in each sample that window :n owns; none of a worker whose deltas mean nothing. */
 export const bucketsOfWindow = `

@@ -22,7 +22,7 @@ import type { PackedScalars, StoredStep } from './step-store.ts';
 import type { RunFile } from './timelines.ts';
 
 /** Of the formulas and of the packing; what another version made is made anew. */
-export const SCALARS_VERSION = 3;
+export const SCALARS_VERSION = 4;
 
 const aggregateKeys = ['mean', 'min', 'max', 'p50', 'p95', 'sum', 'n'] as const;
 const requestKeys = ['p50', 'p95', 'p99', 'n', 'atLeast'] as const;

@@ -13,6 +13,7 @@ import { WIDTHS, type Width } from './vectors.ts';
 /** Made once a connection: where a statement leaves what the next one reads. */
 export const temporaryTables = `
   CREATE TEMP TABLE own(n INTEGER, w INTEGER, a INTEGER, b INTEGER, lost INTEGER, PRIMARY KEY(n, w)) WITHOUT ROWID;
+  ${queries.reachTable};
   ${queries.measuredTable};`;
 
 /** A metric with more samples than this in a window may come from buckets: raw, it would hold up others for too long. */
@@ -37,8 +38,11 @@ export async function statistics(run: RunFile, query: StatisticsQuery): Promise<
   const before = query.previous ? [[query.previous.from, query.previous.to]] : [];
   const first = windows + 1;
   const n = (windows += before.length + 1);
-  const makeEdges = () =>
-    run.all(queries.makeEdges, { n: first, windows: JSON.stringify([...before, [from, to]]) });
+  const makeEdges = () => {
+    run.all(queries.know);
+    const span = { n: first, windows: JSON.stringify([...before, [from, to]]) };
+    run.all(queries.makeEdges, { ...span, grace: graceOf(run) });
+  };
   try {
     makeEdges();
     const lost = new Set(
@@ -65,6 +69,9 @@ export async function statistics(run: RunFile, query: StatisticsQuery): Promise<
     run.all('DELETE FROM temp.own WHERE n BETWEEN :first AND :n', { first, n });
   }
 }
+
+/** Silent for longer, a worker is lost; in ms. Busy servers answer late. */
+export const graceOf = ({ timeoutMs, intervalMs }: RunFile): number => timeoutMs + 2 * intervalMs;
 
 function named(id: string): Metric {
   const metric = findMetric(id);
@@ -206,6 +213,8 @@ async function fromBuckets(
   const restarts = new Map(
     run.all<{ w: number; n: number }>(queries.restartsOf, span).map((r) => [r.w, r.n]),
   );
+  run.all(queries.know);
+  const lost = new Set(run.all<{ w: number }>(queries.lostBy, { to, grace: graceOf(run) }).map(({ w }) => w));
   const totals = new Total();
   const each = workersOf(run).map((w): WorkerStatistics => {
     const own = new Total();
@@ -226,7 +235,7 @@ async function fromBuckets(
       whole: isRatio && delta !== null ? whole : null,
       ratio: isRatio && whole > 0 ? own.sum / whole : null,
       resets: restarts.get(w) ?? 0,
-      lost: false,
+      lost: counts && lost.has(w),
     };
   });
   const expected = run.all<{ n: number | null }>(queries.expectedSamples, {

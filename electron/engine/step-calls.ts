@@ -79,6 +79,9 @@ export function forgetScans(file: string): void {
   pressureScans.delete(file);
 }
 
+/** Of a run that goes on, so many of the last steps are computed for the answer where they are not kept yet. */
+const UNSETTLED = 8;
+
 const stepsOf = (run: RunFile, source: StepSource | null) =>
   run.memo(`steps ${source}`, () => readSteps(run, source));
 
@@ -106,12 +109,6 @@ export const stepCalls: { [Call in keyof StepCalls]: OnRun<StepCalls[Call]> } = 
   computeScalars: (run, _file, step, previous) => computeScalars(run, step, previous),
   scalars: async (run, _file, query, goesOn) => {
     const { source, steps } = stepsOf(run, query.source);
-    const unkept = goesOn || steps.at(-1)?.to === null ? steps.slice(-2) : [];
-    const fresh: ComputedScalars[] = [];
-    for (const step of unkept) {
-      const previous = steps[step.n - 1];
-      fresh.push(await computeScalars(run, storedOf(step), previous ? storedOf(previous) : null));
-    }
     const kept = run.memo(`scalars ${source}`, () =>
       readKept(
         run,
@@ -120,6 +117,12 @@ export const stepCalls: { [Call in keyof StepCalls]: OnRun<StepCalls[Call]> } = 
         metrics.map((m) => m.id),
       ),
     );
+    const last = goesOn || steps.at(-1)?.to === null ? steps.slice(-UNSETTLED) : [];
+    const fresh: ComputedScalars[] = [];
+    for (const step of last.filter((s) => !kept.there[s.n])) {
+      const previous = steps[step.n - 1];
+      fresh.push(await computeScalars(run, storedOf(step), previous ? storedOf(previous) : null));
+    }
     return readScalars(run, kept, query.metrics, query.workers, fresh);
   },
   stragglers: (run, _file, from, to) => {

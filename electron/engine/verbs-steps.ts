@@ -82,6 +82,8 @@ export function stepsCalled(all: readonly Step[], given: Given): Step[] {
 
 const statistics = ['mean', 'min', 'max', 'p50', 'p95', 'sum', 'n'] as const;
 const percentiles = ['p50', 'p95', 'p99'] as const;
+/** Of what each scrape added to a counter. */
+const perScrape = ['mean', 'min', 'max', 'p50', 'p95'] as const;
 
 const valueAt = (values: Float64Array, i: number): number | null => {
   const value = values[i]!;
@@ -96,6 +98,7 @@ function numbersAt(s: ScalarSeries, i: number) {
   return {
     samples: at(s.samples, i),
     workers: at(s.workers, i),
+    deltas: s.deltas && Object.fromEntries(perScrape.map((k) => [k, valueAt(s.deltas![k], i)])),
     requests:
       s.requests && (s.requests.n[i] ?? 0) > 0
         ? {
@@ -116,6 +119,8 @@ export async function scalars([wanted]: string[], given: Given): Promise<void> {
     const { methods } = engine;
     const known = await methods.catalogue();
     const has = (await methods.getRun(run.id)).metrics;
+    if (has.length === 0)
+      throw new EngineError('not-found', `Nothing was recorded in ${shown(run.name)}: it has no numbers.`);
     const metrics = given.metric ?? has;
     for (const id of metrics)
       if (!known.some((m) => m.id === id))
@@ -158,6 +163,7 @@ const csvHead = [
   ...['run', 'source', 'step', 'kind', 'begin', 'end', 'metric', 'unit'],
   ...statistics.map((key) => `samples_${key}`),
   ...statistics.map((key) => `workers_${key}`),
+  ...perScrape.map((key) => `deltas_${key}`),
   ...percentiles.flatMap((key) => [`requests_${key}`, `requests_${key}_at_least`]),
   ...['requests_n', 'pooled', 'coverage', 'lower_bound'],
 ];
@@ -179,6 +185,7 @@ function scalarRows(
         ...[step.to === null ? null : iso(step.to), s.metric, infos[m]!.unit],
         ...statistics.map((key) => s.samples[key][i]!),
         ...statistics.map((key) => s.workers[key][i]!),
+        ...perScrape.map((key) => s.deltas?.[key][i] ?? null),
         ...percentiles.flatMap((key) =>
           requests ? [s.requests![key][i]!, Number(requests.atLeast[key])] : [null, null],
         ),

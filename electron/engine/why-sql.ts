@@ -14,6 +14,8 @@ export interface SqlWindow {
   /** Slots that hold all samples of it. */
   first: number;
   last: number;
+  /** See `edges`. */
+  grace: number;
 }
 
 /** Parameters as literals: numbers and the JSON of windows. */
@@ -74,6 +76,7 @@ export function whySql(
     last: window.last,
     from: window.from,
     to: window.to,
+    grace: window.grace,
   };
   const measured = written(
     measuredRows([metric], 'own', (_, part) => part),

@@ -1,5 +1,5 @@
 /** The sentences of "why this number": what it says, how it is made, whether it may be believed. */
-import type { Why, WhyQuery } from './api-steps.ts';
+import type { Why, WhyQuery, WhyWorker } from './api-steps.ts';
 import type { Metric } from './catalogue.ts';
 import type { Asked } from './why.ts';
 
@@ -113,7 +113,7 @@ export function formulaOf(metric: Metric, { statistic, population }: WhyQuery): 
 
 /** Counters go on while nobody asks, so gaps inside hurt levels and not deltas. */
 export function verdictOf(
-  { metric, stats, workers, samples, expected, query, recorded }: Asked,
+  { metric, stats, workers, samples, expected, query, recorded, absent, graceMs }: Asked,
   value: number | null,
 ): Why['verdict'] {
   const here = query.step ? 'the step' : 'the window';
@@ -122,7 +122,10 @@ export function verdictOf(
       sign: 'nothing',
       sentence: `This run has no values of ${metric.title.toLowerCase()}: its servers never gave any.`,
     };
-  if (value === null && samples === 0) return { sign: 'nothing', sentence: `Nobody answered in ${here}.` };
+  if (value === null && samples === 0) {
+    const who = query.w === null ? 'Nobody answered' : `w${query.w} did not answer`;
+    return { sign: 'nothing', sentence: `${who} in ${here}.` };
+  }
   if (metric.kind === 'gauge') {
     const share = expected > 0 ? samples / expected : 1;
     if (share < THIN_BELOW)
@@ -138,28 +141,46 @@ export function verdictOf(
           : 'Complete. Every expected sample was there.',
     };
   }
-  const restarted = workers.filter((x) => x.columns.some((c) => c.resets > 0)).map((x) => `w${x.w}`);
-  const lost = workers.filter((x) => x.lost).map((x) => `w${x.w}`);
-  if (restarted.length > 0)
-    return {
-      sign: 'lower-bound',
-      sentence: `A lower bound. ${listed(restarted)} restarted: what was counted between the last answer and the restart is lost.`,
-    };
-  if (lost.length > 0)
-    return {
-      sign: 'lower-bound',
-      sentence: `A lower bound. ${listed(lost)} did not answer any more before ${here} ended: what was counted since is not in it.`,
-    };
-  if (stats.each.every((e) => (e.delta ?? e.whole) === null))
-    return {
-      sign: 'nothing',
-      sentence: `Nobody has an earlier sample to count from: ${here} begins with the run.`,
-    };
+  const asked = query.w === null ? stats.each : stats.each.filter((e) => e.w === query.w);
+  if (asked.every((e) => (e.delta ?? e.part) === null)) {
+    const who = query.w === null ? 'Nobody has' : `w${query.w} does not have`;
+    return { sign: 'nothing', sentence: `${who} an earlier sample to count from in ${here}.` };
+  }
+  const named = (those: WhyWorker[]) => listed(those.map(({ w }) => `w${w}`));
+  const restarted = workers.filter((x) => x.columns.some((c) => c.resets > 0));
+  const lost = workers.filter((x) => x.lost);
+  const why = [
+    ...(restarted.length > 0
+      ? [`${named(restarted)} restarted: what was counted between the last answer and the restart is lost.`]
+      : []),
+    ...(lost.length > 0
+      ? [`${named(lost)} did not answer any more before ${here} ended: what was counted since is not in it.`]
+      : []),
+  ];
+  const isSum = query.statistic === 'sum';
+  if (why.length > 0 && isSum) return { sign: 'lower-bound', sentence: `A lower bound. ${why.join(' ')}` };
+  why.push(
+    ...workers
+      .filter(({ columns: [c] }) => c?.end && c.end.at > query.to + graceMs)
+      .map(
+        ({ w, columns: [c] }) =>
+          `w${w} did not answer when ${here} ended: what it counted until ${clock(c!.end!.at)} is in it.`,
+      )
+      .slice(0, NAMED),
+    ...(absent.length > 0
+      ? [`${listed(absent)} did not answer: what was counted there is in another one, or lost.`]
+      : []),
+  );
+  if (why.length > 0) return { sign: 'thin', sentence: `Not complete. ${why.join(' ')}` };
   return {
     sign: 'complete',
     sentence: `Complete. Counters go on while a scrape fails, so a gap inside ${here} loses nothing.`,
   };
 }
+
+/** So many workers are told of one by one. */
+const NAMED = 3;
+const clock = (at: number) => `${new Date(at).toISOString().slice(11, 19)} UTC`;
 
 const listed = (names: readonly string[]) =>
   names.length > 3 ? `${names.slice(0, 3).join(', ')} and ${names.length - 3} more` : names.join(', ');

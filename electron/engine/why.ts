@@ -9,7 +9,7 @@ import { EngineError } from './errors.ts';
 import * as queries from './queries.ts';
 import { metricsOf } from './scalars.ts';
 import { readSteps } from './step-reads.ts';
-import { statistics } from './statistics.ts';
+import { graceOf, statistics } from './statistics.ts';
 import { slotsOf, type RunFile } from './timelines.ts';
 import { readingsOf } from './why-readings.ts';
 import { formulaOf, populationOf, sentenceOf, verdictOf } from './why-words.ts';
@@ -33,11 +33,17 @@ export async function why(run: RunFile, query: WhyQuery): Promise<Why> {
   const workers = each
     .map((e) => whyWorker(run, metric, e, query.statistic, ends.get(e.w), { from, to }))
     .filter((x) => x.samples > 0 || x.columns.some((c) => c.end !== null));
-  const expected =
-    run.all<{ n: number | null }>(queries.expectedSamples, { from, to, interval: run.intervalMs })[0]?.n ?? 0;
-  const samples = stats.coverage === null ? stats.samples.n : Math.round(stats.coverage * expected);
+  const known = knownIn(run, from, to).filter((k) => w === null || k.w === w);
+  const expected = known.reduce((sum, { ms }) => sum + ms, 0) / run.intervalMs;
+  const own = each.reduce((sum, e) => sum + e.n, 0);
+  const ofAll = stats.coverage === null ? stats.samples.n : Math.round(stats.coverage * expected);
+  const samples = w === null ? ofAll : own;
   const recorded = metricsOf(run).includes(metric.id);
-  const asked = { metric, query, stats, workers, samples, expected: Math.round(expected), recorded };
+  const asked: Asked = {
+    ...{ metric, query, stats, workers, samples, expected: Math.round(expected), recorded },
+    absent: known.filter((k) => k.ms > 0 && !workers.some((x) => x.w === k.w)).map((k) => `w${k.w}`),
+    graceMs: graceOf(run),
+  };
   const value = valueOf(stats, query.population, query.statistic, w);
   const slots = metric.kind === 'gauge' ? slotsOf(run, from, to) : slotsOfEdges(run, from, ends);
   return {
@@ -54,7 +60,13 @@ export async function why(run: RunFile, query: WhyQuery): Promise<Why> {
     missing: missingOf(run, from, to),
     readings: readingsOf(asked, run),
     sql: slots
-      ? whySql(metric, { from, to, previous, ...slots }, query.population, query.statistic, w)
+      ? whySql(
+          metric,
+          { from, to, previous, grace: graceOf(run), ...slots },
+          query.population,
+          query.statistic,
+          w,
+        )
       : '-- nothing was recorded in this window',
   };
 }
@@ -75,13 +87,28 @@ export interface Asked {
   expected: number;
   /** Whether this run has any value of the metric. */
   recorded: boolean;
+  /** Names of workers that were there and gave nothing. */
+  absent: string[];
+  /** Who answers so late at an edge was not heard there. */
+  graceMs: number;
 }
+
+/** Workers, and for how long in the window they were known and not taken away. */
+const knownIn = (run: RunFile, from: number, to: number) =>
+  run
+    .all<{ w: number; first_at: number; gone_at: number | null }>(queries.workerList)
+    .map(({ w, first_at, gone_at }) => ({
+      w,
+      ms: Math.max(0, Math.min(to, gone_at ?? to) - Math.max(from, first_at)),
+    }));
 
 function refuse(metric: Metric, { population, statistic, w, from, to }: WhyQuery): void {
   const bad = (message: string) => new EngineError('bad-input', message);
   if (!(to > from)) throw bad('A number is about a span: to must be after from.');
-  if ((population === 'time') !== (w !== null) && !(population === 'pooled' && w !== null))
+  if (population === 'time' && w === null)
     throw bad('Over time is over the samples of one worker: say which.');
+  if (population !== 'time' && population !== 'pooled' && w !== null)
+    throw bad(`Of one worker there are its samples (over time), not ${populationNames[population]}.`);
   if (population === 'requests') {
     if (!['p50', 'p95', 'p99'].includes(statistic)) throw bad('Over requests there are p50, p95 and p99.');
     if (metric.kind !== 'histogram')
@@ -92,6 +119,12 @@ function refuse(metric: Metric, { population, statistic, w, from, to }: WhyQuery
   const adds = metric.kind === 'counter' || (metric.kind === 'gauge' && population === 'workers');
   if (statistic === 'sum' && !adds) throw bad(`${metric.title} is no counter: its values do not add up.`);
 }
+
+const populationNames = {
+  samples: 'samples of all workers',
+  workers: 'one value a worker',
+  requests: 'requests: their histograms are told of all workers together',
+} as const;
 
 function previousOf(steps: readonly Step[], n: number): { from: number; to: number } | null {
   const before = steps.find((s) => s.n === n - 1);
@@ -134,11 +167,11 @@ function edgesOf(
   previous: { from: number; to: number } | null,
 ): Map<number, Edges> {
   const windows = [...(previous ? [[previous.from, previous.to]] : []), [from, to]];
+  run.all(queries.know);
   return new Map(
     run
-      .all<{ n: number; w: number; a: number; b: number }>(queries.edges, {
-        n: 0,
-        windows: JSON.stringify(windows),
+      .all<{ n: number; w: number; a: number; b: number }>(queries.knownEdges, {
+        ...{ n: 0, windows: JSON.stringify(windows), grace: graceOf(run) },
       })
       .filter((r) => r.n === windows.length - 1)
       .map(({ w, a, b }) => [w, { a, b }]),

@@ -183,6 +183,7 @@ class Run:
         self.db.row_factory = sqlite3.Row
         meta = dict(self.db.execute("SELECT key, value FROM meta").fetchall())
         self.started, self.interval = meta["startedAt"], meta["intervalMs"]
+        self.grace = meta["timeoutMs"] + 2 * self.interval
         self.chosen = [m for m in METRICS if m in chosen]
         columns = sorted({c for m in [*self.chosen, "running"] for c in METRICS[m][1:]})
         rows = self.db.execute("SELECT w, several, first, endpoint FROM worker ORDER BY w").fetchall()
@@ -210,10 +211,11 @@ class Run:
         return min(1.0, there / expected) if expected > 0 else None
 
     def is_lower_bound(self, end, places):
-        """A worker restarted in it, or was lost: nothing more of it after the end, though the run went on."""
+        """A worker restarted in it, or was lost: nothing more of it, though the run went on or ends with it silent."""
         for worker in self.workers:
             own = places[worker.w]
-            lost = own and worker.asked[-1] < end and self.last_tick >= end
+            silent = self.last_tick - worker.at[-1] > self.grace and worker.w not in self.gone
+            lost = own and worker.asked[-1] < end and (self.last_tick >= end or silent)
             if not worker.several and (lost or worker.restarted(own)):
                 return True
         return False
