@@ -9,8 +9,8 @@ export const NUMBER = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
 const REST = /^(?:[ \t]+[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)?[ \t]*(?:#.*)?$/s;
 /** A byte order mark within the body belongs to the text. */
 const UTF8 = new TextDecoder('utf-8', { ignoreBOM: true });
-const [TAB, SPACE, QUOTE, HASH, COMMA, POINT, ZERO, BACKSLASH, CLOSE] = [
-  9, 32, 34, 35, 44, 46, 48, 92, 125,
+const [TAB, SPACE, QUOTE, HASH, COMMA, POINT, ZERO, EQUALS, BACKSLASH, CLOSE] = [
+  9, 32, 34, 35, 44, 46, 48, 61, 92, 125,
 ] as const;
 
 /** As startsWith(), which looks at one character at a time: this took a third of its time for a name. */
@@ -60,27 +60,60 @@ export function endOfLabels(text: string, open: number, end: number): number {
   return -1;
 }
 
-/** `{a="b",...}` to a map; null where it is not well-formed or a label stands twice. */
-function readLabels(block: string): Map<string, string> | null {
+/** A name as it may stand without quotes. */
+const WORD = /[A-Za-z_]\w*/y;
+
+function afterBlanks(text: string, at: number): number {
+  let i = at;
+  while (isSpace(text.charCodeAt(i))) i++;
+  return i;
+}
+
+/** The text in quotes that opens at `open`, and the place after it; null where it does not end before `end`. */
+function quotedAt(text: string, open: number, end: number): { said: string; after: number } | null {
+  let i = open + 1;
+  while (i < end && text.charCodeAt(i) !== QUOTE) i += text.charCodeAt(i) === BACKSLASH ? 2 : 1;
+  return i < end ? { said: unescape(text.slice(open + 1, i)), after: i + 1 } : null;
+}
+
+interface Labels {
+  labels: Map<string, string>;
+  name: string;
+}
+
+/** `{a="b",...}`; null where it is not well-formed or a name stands twice. A name may stand in quotes. */
+function readLabels(block: string): Labels | null {
   const labels = new Map<string, string>();
+  let metric = '';
   const end = block.length - 1;
   let i = 1;
   for (;;) {
-    while (i < end && isSpace(block.charCodeAt(i))) i++;
-    if (i >= end) return labels;
-    const equals = block.indexOf('=', i);
-    if (equals < 0) return null;
-    const name = /^([A-Za-z_]\w*)[ \t]*$/.exec(block.slice(i, equals))?.[1];
-    if (name === undefined || labels.has(name)) return null;
-    let from = equals + 1;
-    while (isSpace(block.charCodeAt(from))) from++;
-    if (block.charCodeAt(from) !== QUOTE) return null;
-    let to = ++from;
-    while (to < end && block.charCodeAt(to) !== QUOTE) to += block.charCodeAt(to) === BACKSLASH ? 2 : 1;
-    if (to >= end) return null;
-    labels.set(name, unescape(block.slice(from, to)));
-    i = to + 1;
-    while (i < end && isSpace(block.charCodeAt(i))) i++;
+    i = afterBlanks(block, i);
+    if (i >= end) return { labels, name: metric };
+    let name: string | undefined;
+    if (block.charCodeAt(i) === QUOTE) {
+      const quoted = quotedAt(block, i, end);
+      if (quoted === null || quoted.said === '') return null;
+      name = quoted.said;
+      i = afterBlanks(block, quoted.after);
+      if (block.charCodeAt(i) !== EQUALS) {
+        if (metric !== '') return null;
+        metric = name;
+      }
+    } else {
+      WORD.lastIndex = i;
+      name = WORD.exec(block)?.[0];
+      if (name === undefined) return null;
+      i = afterBlanks(block, i + name.length);
+      if (block.charCodeAt(i) !== EQUALS) return null;
+    }
+    if (block.charCodeAt(i) === EQUALS) {
+      i = afterBlanks(block, i + 1);
+      const value = block.charCodeAt(i) === QUOTE ? quotedAt(block, i, end) : null;
+      if (value === null || name === '__name__' || labels.has(name)) return null;
+      labels.set(name, value.said);
+      i = afterBlanks(block, value.after);
+    }
     if (i < end && block.charCodeAt(i++) !== COMMA) return null;
   }
 }
@@ -104,6 +137,11 @@ export interface Owner {
 export interface Block {
   /** A copy: a piece of a body keeps the whole body alive. */
   raw: string;
+  /**
+   * The metric's name, where it stands in the braces, as text 1.0.0 has it for names of other than the classic letters:
+   * `{"a.b",c="d"}`; '' where it does not.
+   */
+  name: string;
   labels: ReadonlyMap<string, string>;
   owner: Owner;
   /** The label `le` as a number, `+Inf` too; NaN: there is none, or it is no number. */
@@ -152,12 +190,12 @@ export function blockOf(raw: string): Block | null {
   const found = known.get(raw);
   if (found !== undefined) return found;
   const copy = Buffer.from(raw, 'latin1').toString('latin1');
-  const labels = readLabels(copy);
-  const block = labels && {
+  const read = readLabels(copy);
+  const block = read && {
     raw: copy,
-    labels,
-    owner: ownerOf(labels),
-    le: upperBound(labels.get('le')),
+    ...read,
+    owner: ownerOf(read.labels),
+    le: upperBound(read.labels.get('le')),
     next: [],
   };
   if (raw.length <= 1000) {

@@ -15,6 +15,8 @@ export interface Entry {
   name: string;
   targets: Target[];
   created: boolean;
+  /** What it says cannot be below 0. */
+  counts: boolean;
   /** Stands once for the whole endpoint or engine, without model_name. */
   shared: boolean;
   /** Its buckets are those of this place in bucketSources; -1: it is no `_bucket` that is read. */
@@ -27,7 +29,7 @@ export const entries = new Map<string, Entry>();
 const entryOf = (name: string): Entry => {
   const known = entries.get(name);
   if (known) return known;
-  const entry = { name, targets: [], created: false, shared: false, histogram: -1, rank: 0 };
+  const entry = { name, targets: [], created: false, counts: false, shared: false, histogram: -1, rank: 0 };
   entries.set(name, entry);
   return entry;
 };
@@ -37,8 +39,9 @@ for (const source of columnSources) {
     const entry = entryOf(name);
     entry.targets.push({ column, rank, source });
     entry.shared = source.fromLabel !== undefined || source.id === 'process_start';
-    if (source.kind === 'counter')
-      entryOf(name.replace(/_(total|sum|count)$/, '') + '_created').created = true;
+    if (source.kind !== 'counter') return;
+    entry.counts = true;
+    entryOf(name.replace(/_(total|sum|count)$/, '') + '_created').created = true;
   });
 }
 bucketSources.forEach(({ names }, histogram) =>
@@ -83,18 +86,19 @@ export class Reading {
   private readonly body = ++bodies;
   bad = 0;
 
-  /** One sample line of a name that is in the table: text[at..end) from after its name. */
-  take(entry: Entry, text: string, at: number, end: number): void {
+  /** One sample line of a name that is in the table: text[at..end) from after its name, or after `named`, which has it. */
+  take(entry: Entry, text: string, at: number, end: number, named: Block | null = null): void {
     let i = at;
     while (i < end && isSpace(text.charCodeAt(i))) i++;
-    let block: Block | null = without;
-    if (text.charCodeAt(i) === OPEN) {
+    let block: Block | null = named ?? without;
+    if (named === null && text.charCodeAt(i) === OPEN) {
       const kind = entry.histogram + 1;
       block = this.before.next[kind] ?? without;
       if (block !== without && isAt(text, i, block.raw)) i += block.raw.length;
       else {
         const close = endOfLabels(text, i, end);
         block = close < 0 ? null : blockOf(text.slice(i, close));
+        if (block && block.name !== '') block = null; // it has one before the braces
         i = close;
         if (block) this.before.next[kind] = block;
       }
@@ -102,7 +106,7 @@ export class Reading {
       while (i < end && isSpace(text.charCodeAt(i))) i++;
     }
     const value = block === null ? NaN : valueAt(text, i, end);
-    if (block === null || Number.isNaN(value)) {
+    if (block === null || Number.isNaN(value) || (value < 0 && entry.counts)) {
       // a label carries the value of these, so a NaN sample is no loss; everything else is counted
       this.bad++;
       return;

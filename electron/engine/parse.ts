@@ -5,7 +5,7 @@
  * #1177 write them so). The body comes as a latin1 string (one byte a character: half the memory, fast search);
  * only label values are decoded as UTF-8.
  */
-import { isAt, isSpace } from './parse-labels.ts';
+import { blockOf, endOfLabels, isAt, isSpace } from './parse-labels.ts';
 import { entries, PROCESS_START, Reading, type Entry } from './parse-reading.ts';
 
 /** A latency histogram as a body has it. */
@@ -68,6 +68,19 @@ function prefixAt(text: string, at: number): number {
   return code === 58 || code === 95 ? ray + 5 : 0;
 }
 
+/** A line whose name stands in its braces; false where it is none. Seldom, so it may cost more than the others. */
+function takeNamed(reading: Reading, text: string, at: number, end: number): boolean {
+  const close = endOfLabels(text, at, end);
+  const block = close < 0 ? null : blockOf(text.slice(at, close));
+  if (!block || block.name === '') return false;
+  const prefix = prefixAt(block.name, 0);
+  const own = block.name.slice(prefix);
+  const entry = prefix > 0 === (own !== PROCESS_START) ? entries.get(own) : undefined; // that one has no prefix
+  if (entry) reading.take(entry, text, close, end, block);
+  else if (prefix > 0) reading.names.add(own);
+  return true;
+}
+
 /** Reads one body. Never throws, whatever it holds. */
 export function parse(body: string): ParsedBody {
   const reading = new Reading();
@@ -91,7 +104,12 @@ export function parse(body: string): ParsedBody {
     while (at < end && isSpace(first)) first = body.charCodeAt(++at); // blanks before a name are legal
     if (end === at) continue;
     if (first === HASH) {
-      if (body.startsWith('# EOF', at)) eof = true;
+      if (end === at + 5 && isAt(body, at, '# EOF')) eof = true;
+      continue;
+    }
+    if (first === OPEN) {
+      if (takeNamed(reading, body, at, end)) samples++;
+      else reading.bad++;
       continue;
     }
     if (!startsName(first)) {
