@@ -140,10 +140,7 @@ it.concurrent(
       if (url !== '/metrics') return void response.writeHead(404).end();
       requests++;
       most = Math.max(most, ++now);
-      void sleep(35 * (requests % 9)).then(() => {
-        now--;
-        response.end(METRICS);
-      });
+      void sleep(35 * (requests % 9)).then(() => (now--, response.end(METRICS)));
     });
     await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
     onTestFinished(() => void server.close());
