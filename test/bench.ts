@@ -119,7 +119,8 @@ function longRun(workers: number, hours: number): string {
   const file = path.join(folder, `long-${workers}-${hours}.sqlite`);
   if (fs.existsSync(file)) return file;
   const from = performance.now();
-  makeLongRun(file, workers, hours * 3600);
+  // some that died early, and some that were away for hours
+  makeLongRun(file, workers, hours * 3600, workers >= 64 && hours >= 1 ? 4 : 0);
   say(
     `a run of ${workers} workers x ${hours < 1 ? `${hours * 60} min` : `${hours} h`}: raw`,
     `${(fs.statSync(file).size / 1e6).toFixed(0)} MB`,
@@ -205,18 +206,25 @@ async function benchSteps(hours: number): Promise<void> {
   say(`spells of KV pressure (${spells})`, seconds());
 
   const missing = await reader.calls.missingScalars(file, 'idle');
-  const took: number[] = [];
   let packed: PackedScalars = { n: 0, began: 0, ended: 0, fleet: new Uint8Array(), each: [] };
-  for (const step of missing.slice(0, 20)) {
-    const from = performance.now();
-    packed = await reader.calls.computeScalars(file, step, null);
-    took.push(performance.now() - from);
-  }
+  const timesOf = async (steps: typeof missing): Promise<number[]> => {
+    const took: number[] = [];
+    for (const step of steps) {
+      const from = performance.now();
+      packed = await reader.calls.computeScalars(file, step, null);
+      took.push(performance.now() - from);
+    }
+    return took;
+  };
+  const [first = 0, ...took] = await timesOf(missing.slice(0, 20));
   say(
     'exact scalars of a step of 52 s, all metrics, first time',
     `${median(took).toFixed(0)} ms`,
     'reach 100 ms',
   );
+  say('  the very first, with a look for who is gone for good', `${first.toFixed(0)} ms`);
+  const middle = await timesOf(missing.slice(missing.length >> 1).slice(0, 20));
+  say('  while two more were silent for hours', `${median(middle).toFixed(0)} ms`);
   say('  so many steps in 5 s, the newest first', `${Math.floor(5000 / median(took))} of ${missing.length}`);
   // what is kept is as long whatever it says
   for (const step of missing)

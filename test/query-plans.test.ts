@@ -7,6 +7,7 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { columns, findMetric, metrics } from '../electron/engine/catalogue.ts';
+import * as edges from '../electron/engine/edge-queries.ts';
 import * as queries from '../electron/engine/queries.ts';
 import { RUN_APPLICATION_ID, runSteps, upgrade } from '../electron/engine/schema.ts';
 import { temporaryTables } from '../electron/engine/statistics.ts';
@@ -57,10 +58,10 @@ const hot: [string, string][] = [
   ['bucketsOf', queries.bucketsOf(['running', ...counters.slice(0, 6)])],
   ['ticksBetween', queries.ticksBetween],
   ['slotAt', queries.slotAt],
-  ['makeEdges', queries.makeEdges],
-  ['know', queries.know],
-  ['lostBy', queries.lostBy],
-  ['windowSlots', queries.windowSlots],
+  ['makeEdges', edges.makeEdges],
+  ['know', edges.know],
+  ['lostBy', edges.lostBy],
+  ['ownedSlots', edges.ownedSlots],
   ['measure a gauge', queries.measure([findMetric('running')!])],
   ['measure all', queries.measure(metrics)],
   ['bucketsOfWindow', queries.bucketsOfWindow],

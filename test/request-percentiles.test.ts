@@ -10,7 +10,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import type { RequestPercentiles } from '../electron/engine/api.ts';
 import { bucketSources } from '../electron/engine/catalogue.ts';
 import type { ParsedHistogram } from '../electron/engine/parse.ts';
-import { makeEdges } from '../electron/engine/queries.ts';
+import { know, makeEdges } from '../electron/engine/edge-queries.ts';
 import { requestCounts, requestPercentiles } from '../electron/engine/request-percentiles.ts';
 import { temporaryTables } from '../electron/engine/statistics.ts';
 import { RunStore } from '../electron/engine/store.ts';
@@ -41,8 +41,9 @@ function opened(file: string): RunFile {
 /** Of windows that touch, made at once. */
 function counted(file: string, windows: [number, number][]) {
   const run = opened(file);
-  run.all(makeEdges, { n: 0, windows: JSON.stringify(windows) });
-  return windows.map((_, n) => requestCounts(run, n));
+  run.all(know);
+  run.all(makeEdges, { n: 0, windows: JSON.stringify(windows), grace: 7000 });
+  return windows.map((_, n) => requestCounts(run, n, [{ first: 0, last: 1_000_000 }]));
 }
 
 /** Cumulative, as a body has it, out of the counts within each bucket. */

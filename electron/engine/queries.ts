@@ -112,76 +112,15 @@ export const bucketsOf = (ids: readonly string[]) => `
     .join(', ')}
   FROM (${deltas(ids)}) WHERE at >= :from AND at < :until GROUP BY b, w`;
 
-/** The last sample of worker `o` from slot `from` on. */
-const lastSample = (from: string) => `(SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w
-      WHERE t.t >= ${from} ORDER BY t.t DESC LIMIT 1)`;
-
 /**
- * The edges of each window of :windows (JSON [[begin, end], ...] in epoch ms, in their order) per worker, into
- * own(n, w, a, b, lost), n from :n on: it owns the samples k in (a, b].
- *   a  its last sample whose answer was there at or before the begin; where windows touch, not before the b of the
- *      window before; its first sample's predecessor (-1) where it has none so early
- *      (a worker whose very first sample is the b owns nothing: it was not there in the window)
- *   b  its first sample that was asked for at or after the end; where there is none, its last one. `lost` where the run
- *      went on after the end, or where the worker has been silent for longer than :grace ms (a time-out and two
- *      intervals) when the run ends and was not taken away: what it did from there to the end was not seen
- * A sample in slot t was answered in slot t, so a is searched from the last slot that had begun at `begin` backwards
- * (`back` makes that one look-up), b from the last slot that had begun at `end` onwards; neither beyond the worker's
- * last sample (reach), so that one which is gone costs no walk over the rest of the run.
+ * By how much histogram buckets grew in each sample that window :n owns in slots :first..:last; none of a worker whose deltas
+ * mean nothing.
  */
-const edgesWithin = (reach: string) => `
-  WITH win(n, begin, end) AS (
-    SELECT CAST(:n AS INTEGER) + key, value ->> 0, value ->> 1 FROM json_each(:windows)),
-  edge(n, w, end, removed, first, a, b, last) AS (
-    SELECT win.n, o.w, win.end, o.removed, o.first * 4096 + o.w,
-      coalesce((SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w
-        WHERE t.t BETWEEN o.first
-            AND min(coalesce((SELECT t FROM tick WHERE at <= win.begin ORDER BY at DESC LIMIT 1), -1), r.last / 4096)
-          AND s.at + s.took / 2.0 <= win.begin ORDER BY t.t DESC LIMIT 1), -1),
-      (SELECT s.k FROM tick t CROSS JOIN sample s ON s.k = t.t * 4096 + o.w
-        WHERE t.t BETWEEN max(o.first, coalesce((SELECT t FROM tick WHERE at <= win.end ORDER BY at DESC LIMIT 1), 0))
-            AND r.last / 4096
-          AND s.at - s.took / 2.0 >= win.end ORDER BY t.t LIMIT 1),
-      r.last
-    FROM win CROSS JOIN worker o CROSS JOIN ${reach} r ON r.w = o.w)
-  SELECT n, w, max(a, coalesce(lag(iif(a = -1 AND b = first, -1, coalesce(b, last))) OVER (PARTITION BY w ORDER BY n), a)) AS a,
-    iif(a = -1 AND b = first, -1, coalesce(b, last)) AS b,
-    b IS NULL AND (EXISTS (SELECT 1 FROM tick WHERE at > edge.end) OR removed IS NULL
-      AND (SELECT max(at) FROM tick) - (SELECT at FROM sample WHERE k = last) > :grace) AS lost
-  FROM edge`;
-
-/** As one statement that stands alone. */
-export const edges = edgesWithin(`(SELECT o.w, ${lastSample('o.first')} AS last FROM worker o)`);
-
-/** The same after `know`. */
-export const knownEdges = edgesWithin('temp.reach');
-export const makeEdges = `INSERT INTO temp.own(n, w, a, b, lost) ${knownEdges}`;
-
-/** The last sample of each worker, and up to which slot that was looked for: what came since is all that is looked at. */
-export const reachTable = 'CREATE TEMP TABLE reach(w INTEGER PRIMARY KEY, last INTEGER, looked INTEGER)';
-export const know = `
-  INSERT OR REPLACE INTO temp.reach(w, last, looked)
-  SELECT o.w, coalesce(${lastSample('max(o.first, coalesce(r.looked, 0))')}, r.last), (SELECT t FROM tick WHERE at = (SELECT max(at) FROM tick))
-  FROM worker o LEFT JOIN temp.reach r ON r.w = o.w`;
-
-/** Workers that were silent for longer than :grace ms at :to, or at the run's end, did not answer again, and were not taken away. */
-export const lostBy = `
-  SELECT o.w FROM worker o JOIN temp.reach r ON r.w = o.w JOIN sample s ON s.k = r.last
-  WHERE o.removed IS NULL AND s.at + :grace < min(:to, (SELECT max(at) FROM tick))`;
-
-/** By how much histogram buckets grew in each sample that window :n owns; none of a worker whose deltas mean nothing. */
 export const bucketsOfWindow = `
   SELECT own.w, s.counts FROM bucket s
   JOIN temp.own ON own.n = :n AND own.w = s.k % 4096 AND s.k > own.a AND s.k <= own.b
   JOIN worker o ON o.w = own.w AND o.several IS NULL
-  WHERE s.k BETWEEN
-    (SELECT min(max(e.a + 1, f.first * 4096)) FROM temp.own e JOIN worker f ON f.w = e.w WHERE e.n = :n AND e.b > e.a)
-    AND (SELECT max(b) FROM temp.own WHERE n = :n AND b > a)`;
-
-/** The slots that hold all samples of window :n that begins at :from: nothing was answered before its slot. */
-export const windowSlots = `
-  SELECT coalesce((SELECT t FROM tick WHERE at <= :from ORDER BY at DESC LIMIT 1), 0) AS first, max(b) / 4096 AS last
-  FROM temp.own WHERE n = :n AND b > a`;
+  WHERE s.k ${inSlots}`;
 
 /** What a sample gives of a metric: see `measuredRows`. */
 const partsOf = ({ kind, of: [c, whole] }: Metric): Record<string, string> => {
@@ -269,9 +208,10 @@ export const overWorkers = `
 
 /**
  * Of each metric, how many samples with a value lie inside the window, in slots :first..:last, whoever owns them: the edge
- * samples outside, and of a counter those of a worker whose deltas mean nothing, do not count.
+ * samples outside, and of a counter those of a worker whose deltas mean nothing, do not count. `of`: of all workers, or of
+ * worker :w alone.
  */
-export const coveredSamples = (metrics: readonly Metric[]) => `
+export const coveredSamples = (metrics: readonly Metric[], of: 'all' | 'one' = 'all') => `
   SELECT ${metrics
     .map(({ kind, of }) => {
       const value = `s.${checked(of.at(-1)!)}`;
@@ -280,7 +220,7 @@ export const coveredSamples = (metrics: readonly Metric[]) => `
         : `count(iif(s.at > :from AND o.several IS NULL, ${value}, NULL))`;
     })
     .join(', ')}
-  FROM sample s JOIN worker o ON o.w = s.k % 4096 WHERE s.k ${inSlots} AND s.at BETWEEN :from AND :to`;
+  FROM sample s JOIN worker o ON o.w = s.k % 4096 WHERE s.k ${inSlots} AND s.at BETWEEN :from AND :to${of === 'one' ? ' AND o.w = :w' : ''}`;
 
 /** Samples that a window should have: its seconds x workers seen by its end and not removed, whatever we polled. */
 export const expectedSamples = `

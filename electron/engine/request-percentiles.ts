@@ -6,13 +6,13 @@ import type { RequestPercentiles } from './api.ts';
 import { bucketSources } from './catalogue.ts';
 import { decode, merge, percentilesOf, type Histogram } from './histograms.ts';
 import * as queries from './queries.ts';
-import type { RunFile } from './timelines.ts';
+import type { RunFile, Slots } from './timelines.ts';
 
 /** By metric, what each worker counted in a window; one worker may have two, where its bounds changed. */
 export type RequestCounts = ReadonlyMap<string, readonly (Histogram & { w: number })[]>;
 
-/** Of all latencies in one pass. `n`: number of the window in temp.own. */
-export function requestCounts(run: RunFile, n: number): RequestCounts {
+/** Of all latencies in one pass. `n`: number of the window in temp.own, whose samples lie in `slots`. */
+export function requestCounts(run: RunFile, n: number, slots: readonly Slots[]): RequestCounts {
   const found = new Map<string, (Histogram & { w: number })[]>(
     bucketSources.map(({ metric }) => [metric, []]),
   );
@@ -23,7 +23,10 @@ export function requestCounts(run: RunFile, n: number): RequestCounts {
   );
   /** By worker, then h. */
   const sums: Float64Array[][] = [];
-  for (const { w, counts } of run.all<{ w: number; counts: Uint8Array }>(queries.bucketsOfWindow, { n })) {
+  const grown = slots.flatMap((some) =>
+    run.all<{ w: number; counts: Uint8Array }>(queries.bucketsOfWindow, { n, ...some }),
+  );
+  for (const { w, counts } of grown) {
     const own = (sums[w] ??= []);
     decode(counts, (h) => {
       if (own[h]) return own[h];

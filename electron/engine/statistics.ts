@@ -4,16 +4,17 @@
  */
 import type { Aggregate, MetricStatistics, StatisticsQuery, WorkerStatistics } from './api.ts';
 import { bucketSources, findMetric, type Metric } from './catalogue.ts';
+import * as edges from './edge-queries.ts';
 import { EngineError } from './errors.ts';
 import * as queries from './queries.ts';
 import { requestCounts, requestPercentiles, type RequestCounts } from './request-percentiles.ts';
-import { buckets, originOf, slotsOf, type RunFile } from './timelines.ts';
+import { buckets, originOf, slotsOf, type RunFile, type Slots } from './timelines.ts';
 import { WIDTHS, type Width } from './vectors.ts';
 
 /** Made once a connection: where a statement leaves what the next one reads. */
 export const temporaryTables = `
   CREATE TEMP TABLE own(n INTEGER, w INTEGER, a INTEGER, b INTEGER, lost INTEGER, PRIMARY KEY(n, w)) WITHOUT ROWID;
-  ${queries.reachTable};
+  ${edges.reachTable};
   ${queries.measuredTable};`;
 
 /** A metric with more samples than this in a window may come from buckets: raw, it would hold up others for too long. */
@@ -39,9 +40,9 @@ export async function statistics(run: RunFile, query: StatisticsQuery): Promise<
   const first = windows + 1;
   const n = (windows += before.length + 1);
   const makeEdges = () => {
-    run.all(queries.know);
+    run.all(edges.know);
     const span = { n: first, windows: JSON.stringify([...before, [from, to]]) };
-    run.all(queries.makeEdges, { ...span, grace: graceOf(run) });
+    run.all(edges.makeEdges, { ...span, grace: graceOf(run) });
   };
   try {
     makeEdges();
@@ -53,7 +54,9 @@ export async function statistics(run: RunFile, query: StatisticsQuery): Promise<
       0;
     const found: MetricStatistics[] = [];
     let counted: RequestCounts | undefined;
-    const requests = () => (counted ??= requestCounts(run, n));
+    const inWindow = slotsOf(run, from, to);
+    const slots = slotsOfWindow(run, n, from, inWindow);
+    const requests = () => (counted ??= requestCounts(run, n, slots));
     const samples = Math.max(1, ((to - from) / run.intervalMs) * run.workers);
     // powers of two, so that there are few statements to prepare
     const atOnce = 2 ** Math.max(0, Math.floor(Math.log2(MEASURED_AT_ONCE / samples)));
@@ -62,7 +65,18 @@ export async function statistics(run: RunFile, query: StatisticsQuery): Promise<
       await run.breathe();
       // ... and where they are about many other files, this one's connection was let go, and its tables with it
       if (run.all('SELECT 1 FROM temp.own WHERE n = :n LIMIT 1', { n }).length === 0) makeEdges();
-      found.push(...ofMetrics(run, all.slice(i, i + atOnce), { n, from, to, expected, lost, requests }));
+      found.push(
+        ...ofMetrics(run, all.slice(i, i + atOnce), {
+          n,
+          from,
+          to,
+          expected,
+          lost,
+          slots,
+          inWindow,
+          requests,
+        }),
+      );
     }
     return found;
   } finally {
@@ -85,21 +99,29 @@ interface Window {
   to: number;
   expected: number;
   lost: ReadonlySet<number>;
+  /** Those that hold all samples in it and all that it owns. */
+  slots: readonly Slots[];
+  inWindow: Slots | null;
   /** What the histograms of all latencies counted in it. */
   requests: () => RequestCounts;
 }
 
+/** Of window n: one range, and a slot for each answer that came only after a long silence over the window's end. */
+function slotsOfWindow(run: RunFile, n: number, from: number, inWindow: Slots | null): Slots[] {
+  const owned = run.all<Slots & { far: number | null }>(edges.ownedSlots, { n, from });
+  const first = Math.min(inWindow?.first ?? Infinity, ...owned.map((o) => o.first));
+  const last = Math.max(inWindow?.last ?? -1, ...owned.map((o) => o.last));
+  const far = new Set(owned.flatMap((o) => (o.far !== null && o.far > last ? [o.far] : [])));
+  return [
+    ...(last >= first ? [{ first, last }] : []),
+    ...[...far].map((slot) => ({ first: slot, last: slot })),
+  ];
+}
+
 function ofMetrics(run: RunFile, metrics: readonly Metric[], window: Window): MetricStatistics[] {
-  const { from, to } = window;
+  const { n, from, to, slots, inWindow } = window;
   run.all('DELETE FROM temp.measured');
-  const inWindow = slotsOf(run, from, to);
-  const owned = run.all<{ first: number; last: number | null }>(queries.windowSlots, {
-    n: window.n,
-    from,
-  })[0];
-  const first = Math.min(inWindow?.first ?? Infinity, owned?.last == null ? Infinity : owned.first);
-  const last = Math.max(inWindow?.last ?? -1, owned?.last ?? -1);
-  if (last >= first) run.all(queries.measure(metrics), { first, last, n: window.n, from, to });
+  for (const some of slots) run.all(queries.measure(metrics), { ...some, n, from, to });
   const samples = run.rows(queries.overSamples(metrics), {})[0]!;
   const perWorker = new Map(
     run.rows(queries.overTime(metrics), {}).map(([w, ...values]) => [w!, values] as const),
@@ -213,8 +235,8 @@ async function fromBuckets(
   const restarts = new Map(
     run.all<{ w: number; n: number }>(queries.restartsOf, span).map((r) => [r.w, r.n]),
   );
-  run.all(queries.know);
-  const lost = new Set(run.all<{ w: number }>(queries.lostBy, { to, grace: graceOf(run) }).map(({ w }) => w));
+  run.all(edges.know);
+  const lost = new Set(run.all<{ w: number }>(edges.lostBy, { to, grace: graceOf(run) }).map(({ w }) => w));
   const totals = new Total();
   const each = workersOf(run).map((w): WorkerStatistics => {
     const own = new Total();

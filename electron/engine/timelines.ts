@@ -263,8 +263,14 @@ async function addFromRaw(run: RunFile, found: Buckets, first: number, until: nu
   }
 }
 
+/** A range of slots, both included. */
+export interface Slots {
+  first: number;
+  last: number;
+}
+
 /** The slots whose samples may lie in [from, to): an answer can be as late as the time-out. */
-export function slotsOf(run: RunFile, from: number, to: number): { first: number; last: number } | null {
+export function slotsOf(run: RunFile, from: number, to: number): Slots | null {
   const at = (time: number) =>
     run.all<{ before: number | null; after: number | null }>(queries.slotAt, { at: time })[0]!;
   const begin = at(from);

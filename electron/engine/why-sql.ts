@@ -5,7 +5,8 @@
  */
 import type { Population, Statistic } from './api-steps.ts';
 import type { Metric } from './catalogue.ts';
-import { edges, measuredRows } from './queries.ts';
+import { edges } from './edge-queries.ts';
+import { measuredRows } from './queries.ts';
 
 export interface SqlWindow {
   from: number;

@@ -113,7 +113,7 @@ export function formulaOf(metric: Metric, { statistic, population }: WhyQuery): 
 
 /** Counters go on while nobody asks, so gaps inside hurt levels and not deltas. */
 export function verdictOf(
-  { metric, stats, workers, samples, expected, query, recorded, absent, graceMs }: Asked,
+  { metric, stats, workers, samples, expected, query, recorded, absent, gone, edgeMs }: Asked,
   value: number | null,
 ): Why['verdict'] {
   const here = query.step ? 'the step' : 'the window';
@@ -149,7 +149,7 @@ export function verdictOf(
   const named = (those: WhyWorker[]) => listed(those.map(({ w }) => `w${w}`));
   const restarted = workers.filter((x) => x.columns.some((c) => c.resets > 0));
   const lost = workers.filter((x) => x.lost);
-  const why = [
+  const less = [
     ...(restarted.length > 0
       ? [`${named(restarted)} restarted: what was counted between the last answer and the restart is lost.`]
       : []),
@@ -157,25 +157,45 @@ export function verdictOf(
       ? [`${named(lost)} did not answer any more before ${here} ended: what was counted since is not in it.`]
       : []),
   ];
-  const isSum = query.statistic === 'sum';
-  if (why.length > 0 && isSum) return { sign: 'lower-bound', sentence: `A lower bound. ${why.join(' ')}` };
-  why.push(
-    ...workers
-      .filter(({ columns: [c] }) => c?.end && c.end.at > query.to + graceMs)
-      .map(
-        ({ w, columns: [c] }) =>
-          `w${w} did not answer when ${here} ended: what it counted until ${clock(c!.end!.at)} is in it.`,
-      )
-      .slice(0, NAMED),
+  const silent = workers.flatMap((x) => atEdges(x, query, here, edgeMs, gone.has(x.w)));
+  const all = [
+    ...less,
+    ...silent.slice(0, NAMED).map(({ sentence }) => sentence),
     ...(absent.length > 0
       ? [`${listed(absent)} did not answer: what was counted there is in another one, or lost.`]
       : []),
-  );
-  if (why.length > 0) return { sign: 'thin', sentence: `Not complete. ${why.join(' ')}` };
+  ];
+  if (less.length > 0 && query.statistic === 'sum')
+    return { sign: 'lower-bound', sentence: `A lower bound. ${all.join(' ')}` };
+  if (less.length > 0 || absent.length > 0 || silent.some(({ more }) => !more))
+    return { sign: 'thin', sentence: `Not complete. ${all.join(' ')}` };
+  if (silent.length > 0) return { sign: 'thin', sentence: `Not of ${here} alone. ${all.join(' ')}` };
   return {
     sign: 'complete',
     sentence: `Complete. Counters go on while a scrape fails, so a gap inside ${here} loses nothing.`,
   };
+}
+
+/** A worker that was silent over an edge for long. `more`: what it counted outside is in the number; or else some is missing. */
+function atEdges(
+  { w, lost, columns: [c] }: WhyWorker,
+  { from, to }: WhyQuery,
+  here: string,
+  edgeMs: number,
+  isGone: boolean,
+): { sentence: string; more: boolean }[] {
+  const found: { sentence: string; more: boolean }[] = [];
+  const say = (edge: string, counted: string, more: boolean) =>
+    found.push({ sentence: `w${w} did not answer when ${here} ${edge}: what it counted ${counted}.`, more });
+  if (c?.start && c.start.at < from - edgeMs) say('began', `since ${clock(c.start.at)} is in it`, true);
+  // the window before it, which that gap belongs to, ends there
+  if (c?.start && c.start.at > from + edgeMs)
+    say('began', `until ${clock(c.start.at)} is in another one`, false);
+  if (c?.end && c.end.at > to + edgeMs) say('ended', `until ${clock(c.end.at)} is in it`, true);
+  // it may only be late, if the run ends there
+  if (c?.end && c.end.at < to - edgeMs && !lost && !isGone)
+    say('ended', `since ${clock(c.end.at)} is not in it`, false);
+  return found;
 }
 
 /** So many workers are told of one by one. */

@@ -5,6 +5,7 @@
 import type { MetricStatistics, RunEvent, WorkerStatistics } from './api.ts';
 import type { Population, Statistic, Step, Why, WhyColumn, WhyQuery, WhyWorker } from './api-steps.ts';
 import { columns, findMetric, type Metric } from './catalogue.ts';
+import { know, knownEdges } from './edge-queries.ts';
 import { EngineError } from './errors.ts';
 import * as queries from './queries.ts';
 import { metricsOf } from './scalars.ts';
@@ -35,14 +36,15 @@ export async function why(run: RunFile, query: WhyQuery): Promise<Why> {
     .filter((x) => x.samples > 0 || x.columns.some((c) => c.end !== null));
   const known = knownIn(run, from, to).filter((k) => w === null || k.w === w);
   const expected = known.reduce((sum, { ms }) => sum + ms, 0) / run.intervalMs;
-  const own = each.reduce((sum, e) => sum + e.n, 0);
   const ofAll = stats.coverage === null ? stats.samples.n : Math.round(stats.coverage * expected);
-  const samples = w === null ? ofAll : own;
+  const samples = w === null ? ofAll : samplesOf(run, metric, w, { from, to });
   const recorded = metricsOf(run).includes(metric.id);
   const asked: Asked = {
     ...{ metric, query, stats, workers, samples, expected: Math.round(expected), recorded },
     absent: known.filter((k) => k.ms > 0 && !workers.some((x) => x.w === k.w)).map((k) => `w${k.w}`),
-    graceMs: graceOf(run),
+    gone: new Set(known.filter((k) => k.goneAt !== null && k.goneAt <= to).map((k) => k.w)),
+    // what a tenth of the window counted is no small part of it, even where an answer may only be late
+    edgeMs: Math.max(2 * run.intervalMs, Math.min(graceOf(run), (to - from) / 10)),
   };
   const value = valueOf(stats, query.population, query.statistic, w);
   const slots = metric.kind === 'gauge' ? slotsOf(run, from, to) : slotsOfEdges(run, from, ends);
@@ -89,8 +91,17 @@ export interface Asked {
   recorded: boolean;
   /** Names of workers that were there and gave nothing. */
   absent: string[];
-  /** Who answers so late at an edge was not heard there. */
-  graceMs: number;
+  /** Those that were taken away before the end. */
+  gone: ReadonlySet<number>;
+  /** Who is not heard for longer at an edge was silent there. */
+  edgeMs: number;
+}
+
+/** Answers of one worker in the window that had the metric. */
+function samplesOf(run: RunFile, metric: Metric, w: number, window: { from: number; to: number }): number {
+  const slots = slotsOf(run, window.from, window.to);
+  const one = slots && run.rows(queries.coveredSamples([metric], 'one'), { ...slots, ...window, w })[0];
+  return one?.[0] ?? 0;
 }
 
 /** Workers, and for how long in the window they were known and not taken away. */
@@ -99,6 +110,7 @@ const knownIn = (run: RunFile, from: number, to: number) =>
     .all<{ w: number; first_at: number; gone_at: number | null }>(queries.workerList)
     .map(({ w, first_at, gone_at }) => ({
       w,
+      goneAt: gone_at,
       ms: Math.max(0, Math.min(to, gone_at ?? to) - Math.max(from, first_at)),
     }));
 
@@ -167,10 +179,10 @@ function edgesOf(
   previous: { from: number; to: number } | null,
 ): Map<number, Edges> {
   const windows = [...(previous ? [[previous.from, previous.to]] : []), [from, to]];
-  run.all(queries.know);
+  run.all(know);
   return new Map(
     run
-      .all<{ n: number; w: number; a: number; b: number }>(queries.knownEdges, {
+      .all<{ n: number; w: number; a: number; b: number }>(knownEdges, {
         ...{ n: 0, windows: JSON.stringify(windows), grace: graceOf(run) },
       })
       .filter((r) => r.n === windows.length - 1)
