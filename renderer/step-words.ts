@@ -1,7 +1,7 @@
 /** What is said of steps: where they come from, their names, lengths and facts, the time since they began. Pure. */
 import type { Step, StepSource, TrainerSteps } from '../electron/engine/api.ts';
 import { clock } from './clock.ts';
-import { count, duration, many, seconds, thin } from './format.ts';
+import { count, duration, escaped, many, seconds, thin } from './format.ts';
 
 /** In the order in which one is taken by itself. */
 export const sources: { source: StepSource; name: string; about: string }[] = [
@@ -69,26 +69,24 @@ export function summary(steps: readonly Step[]): string {
   );
 }
 
+/** A clock that is as near as that is not told: W&B says whole seconds. */
+const CLOCK_SECONDS = 2;
+
 /** What the rows of the trainer's run give, and what is known of its clock. */
-export function trainerFacts({
-  rows,
-  inside,
-  serverAheadSeconds,
-  trainerAheadSeconds,
-}: TrainerSteps): string {
-  const found =
-    inside === 0
-      ? `${many(rows, 'step')} there, none of them in this recording. Do the clocks agree?`
-      : `${many(inside, 'step')} in this recording, of ${count(rows)}.`;
+export function trainerFacts(seen: TrainerSteps): string {
+  const { rows, inside, leftOut, none, serverAheadSeconds, trainerAheadSeconds } = seen;
   const ahead = (seconds: number) =>
     `${Math.abs(seconds).toFixed(1)}${thin}s ${seconds < 0 ? 'behind' : 'ahead of'}`;
-  const server =
-    serverAheadSeconds === null || Math.abs(serverAheadSeconds) < 2
-      ? ''
-      : ` W&B’s clock is ${ahead(serverAheadSeconds)} this machine’s.`;
-  const trainer =
-    trainerAheadSeconds === null || trainerAheadSeconds <= 0
-      ? ''
-      : ` The trainer’s clock is at least ${ahead(trainerAheadSeconds)} W&B’s.`;
-  return found + server + trainer;
+  return [
+    none === null ? `${many(inside, 'step')} in this recording, of ${count(rows)}.` : escaped(none),
+    ...(leftOut > 0 && rows > 0
+      ? [`${many(leftOut, 'row')} without a whole number or a time ${leftOut === 1 ? 'is' : 'are'} left out.`]
+      : []),
+    ...(serverAheadSeconds !== null && Math.abs(serverAheadSeconds) > CLOCK_SECONDS
+      ? [`W&B’s clock is ${ahead(serverAheadSeconds)} this machine’s.`]
+      : []),
+    ...(trainerAheadSeconds !== null && trainerAheadSeconds > CLOCK_SECONDS
+      ? [`The trainer’s clock is at least ${ahead(trainerAheadSeconds)} W&B’s.`]
+      : []),
+  ].join(' ');
 }

@@ -34,8 +34,10 @@ export interface StepZoom {
   before: { window: Span; range: Range; following: boolean };
 }
 
-/** Reading the rows of the trainer's run. */
-export const TRAINER_TASK = 'trainer';
+/** How tasks begin that read the rows of the trainer's run. */
+const TRAINER_TASK = 'trainer-';
+/** A name for work, in its `progress` events. */
+const taskName = (begin: string) => `${begin}${Math.random().toString(36).slice(2)}`;
 /** Taking a mark back is offered beside the ribbon for so long; in the menu until there is another one. */
 const OFFERED_MS = 15_000;
 
@@ -220,35 +222,39 @@ export class RunSteps {
     }, search);
   }
 
-  /** Shows what the rows of the trainer's run would give, and stores nothing. null: they cannot be had. */
-  tryTrainer(trainer: TrainerRun): Promise<TrainerSteps | null> {
-    return this.#readTrainer(async (signal) => {
-      const seen = await this.#methods.previewTrainerSteps(this.#run, trainer, signal);
+  /** The rows of the trainer's run are being read. */
+  get readsTrainer(): boolean {
+    return this.task?.startsWith(TRAINER_TASK) ?? false;
+  }
+
+  /** Shows what the rows of the trainer's run would give, and stores nothing. Throws what the engine says. */
+  tryTrainer(trainer: TrainerRun): Promise<TrainerSteps> {
+    return this.#readTrainer(async (task, signal) => {
+      const seen = await this.#methods.previewTrainerSteps(this.#run, trainer, task, signal);
       this.tried = seen.set;
       return seen;
     });
   }
 
-  /** Stores them, and makes them the current ones. */
-  useTrainer(trainer: TrainerRun): Promise<null> {
-    return this.#readTrainer<null>(async (signal) => {
-      this.#take(await this.#methods.useTrainerSteps(this.#run, trainer, signal));
+  /** Stores them, and makes them the current ones. Throws what the engine says. */
+  useTrainer(trainer: TrainerRun): Promise<void> {
+    return this.#readTrainer(async (task, signal) => {
+      this.#take(await this.#methods.useTrainerSteps(this.#run, trainer, task, signal));
       this.tried = null;
-      return null;
     });
   }
 
-  async #readTrainer<T>(act: (signal: AbortSignal) => Promise<T>): Promise<T | null> {
-    let result: T | null = null;
+  async #readTrainer<T>(act: (task: string, signal: AbortSignal) => Promise<T>): Promise<T> {
     this.#search?.abort();
     const control = new AbortController();
     this.#search = control;
-    this.task = TRAINER_TASK;
-    await this.#change(async () => {
-      result = await act(control.signal);
-    });
-    if (this.task === TRAINER_TASK) this.task = null;
-    return result;
+    const task = taskName(TRAINER_TASK);
+    this.task = task;
+    try {
+      return await act(task, control.signal);
+    } finally {
+      if (this.task === task) this.task = null;
+    }
   }
 
   /** Takes a search back, and what it showed. */
@@ -261,7 +267,7 @@ export class RunSteps {
     this.#search?.abort();
     const control = new AbortController();
     this.#search = control;
-    const task = `steps-${Math.random().toString(36).slice(2)}`;
+    const task = taskName('steps-');
     this.task = task;
     await this.#change(() => act({ run: this.#run, task, ...search }, control.signal));
     if (this.task === task) this.task = null;

@@ -44,10 +44,11 @@ export function userWords({ user, entities }: WandbAccount): { user: string; tea
   return { user: plain(user), teams: teams.length === 0 ? '' : ` (teams: ${teams.join(', ')})` };
 }
 
-/** The server's own text in quotes; what hindered the way to it is a sentence of ours. */
+/** The server's own text in quotes; what hindered the way to it, and what is a sentence, is ours. */
 export function faultWords({ kind, message }: WandbProblem, server: string): string {
   const said = plain(message);
-  return kind === 'tls' || kind === 'proxy' || kind === 'network' ? said : `${hostOf(server)}: “${said}”.`;
+  const isOurs = kind === 'tls' || kind === 'proxy' || kind === 'network' || /[.!?]$/.test(message);
+  return isOurs ? said : `${hostOf(server)}: “${said}”.`;
 }
 
 /** Faults that another key, place or address would help. */

@@ -1,6 +1,6 @@
 /** What is said of steps: names, lengths, facts, and the third line of vital numbers. */
 import { describe, expect, test } from 'vitest';
-import type { Scalars, ScalarSeries, StatisticArrays, Step } from '../electron/engine/api.ts';
+import type { Scalars, ScalarSeries, StatisticArrays, Step, TrainerSteps } from '../electron/engine/api.ts';
 import { clock } from '../renderer/clock.ts';
 import { thin } from '../renderer/format.ts';
 import { lastFull, stepLines } from '../renderer/step-vitals.ts';
@@ -12,6 +12,7 @@ import {
   stepLength,
   stepName,
   summary,
+  trainerFacts,
 } from '../renderer/step-words.ts';
 
 /** A plain space in an expected text stands for the narrow one before a unit. */
@@ -76,6 +77,40 @@ describe('words', () => {
     expect(summary([step()])).toBe(narrow('1 step, 54.2_s.'));
     expect(summary([step({ to: null })])).toBe('1 step.');
     expect(summary([])).toBe('No step.');
+  });
+});
+
+describe('the trainer’s run', () => {
+  const seen = (more: Partial<TrainerSteps> = {}): TrainerSteps => ({
+    set: { source: 'wandb', steps: [], settings: { minIdleSeconds: 2, minStepSeconds: 2, everySeconds: 60 } },
+    ...{ rows: 4, inside: 3, leftOut: 0, none: null, firstAt: begin, lastAt: begin },
+    ...{ serverAheadSeconds: null, trainerAheadSeconds: null, ...more },
+  });
+
+  test('what its rows give, what is left out, or why there is nothing', () => {
+    expect(trainerFacts(seen())).toBe('3 steps in this recording, of 4.');
+    expect(trainerFacts(seen({ leftOut: 1 }))).toBe(
+      '3 steps in this recording, of 4. 1 row without a whole number or a time is left out.',
+    );
+    expect(trainerFacts(seen({ leftOut: 1200 }))).toContain(
+      '1,200 rows without a whole number or a time are',
+    );
+    const none = 'No row of that run has both "\u202Ea" and a time.';
+    expect(trainerFacts(seen({ rows: 0, inside: 0, leftOut: 20, none }))).toBe(
+      'No row of that run has both "\\u202ea" and a time.',
+    );
+  });
+
+  test('clocks are told where they are more than 2 s apart; that the trainer’s is behind cannot be known', () => {
+    const said = (server: number | null, trainer: number | null) =>
+      trainerFacts(seen({ serverAheadSeconds: server, trainerAheadSeconds: trainer })).replace(
+        /^.*?4\. ?/,
+        '',
+      );
+    expect(said(1.9, 2)).toBe('');
+    expect(said(-2, -40)).toBe('');
+    expect(said(-2.5, null)).toBe(narrow('W&B’s clock is 2.5_s behind this machine’s.'));
+    expect(said(null, 15)).toBe(narrow('The trainer’s clock is at least 15.0_s ahead of W&B’s.'));
   });
 });
 

@@ -5,7 +5,9 @@ import net, { type AddressInfo } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ApiKey } from '../electron/engine/wandb/account.ts';
 import { WandbError } from '../electron/engine/wandb/errors.ts';
+import { createGraphql } from '../electron/engine/wandb/graphql.ts';
 import { createHttp, type HttpRequest } from '../electron/engine/wandb/http.ts';
+import { realTiming } from '../electron/engine/wandb/retry.ts';
 import type { Connection } from '../electron/engine/wandb/contract.ts';
 import { newAuthority, selfSigned } from './certificates.ts';
 import type { ServerCertificate } from './fake-endpoint.ts';
@@ -207,6 +209,22 @@ describe('a proxy', () => {
     expect(fault.advice).toMatch(advice);
   });
 
+  it('that wants a login for a server without TLS answers in its place, and no try more helps', async () => {
+    const { port } = await httpServer((_request, response) =>
+      response.writeHead(407).end('<html><title>ERROR: Cache Access Denied</title></html>'),
+    );
+    const made = createHttp(
+      { baseUrl: 'http://wandb.example', ca: null, proxy: `http://127.0.0.1:${port}` },
+      new ApiKey(KEY),
+    );
+    onTestFinished(() => made.close());
+    const options = { timing: realTiming, tries: 3, signal: new AbortController().signal };
+    const fault = await faultOf(createGraphql({ http: made, ...options }).viewer());
+    expect(fault).toMatchObject({ kind: 'proxy', retry: false, status: 407 });
+    expect(fault.message).toBe('The proxy answered 407: “ERROR: Cache Access Denied”.');
+    expect(fault.advice).toMatch(/user and password into the address of the proxy/);
+  });
+
   it('that is not there is told as the proxy, not as W&B', async () => {
     const { port } = await httpServer(() => {});
     const gone = await faultOf(client({ baseUrl: 'https://wandb.example', proxy: 'http://127.0.0.1:1' })());
@@ -295,8 +313,13 @@ describe('a server', () => {
   it('that speaks TLS where http:// was written is told so', async () => {
     const port = await tlsServer(newAuthority().issue('IP:127.0.0.1'));
     const fault = await faultOf(client({ baseUrl: `http://127.0.0.1:${port}` })());
-    expect(fault).toMatchObject({ kind: 'network', retry: false });
-    expect(fault.message).toBe(`127.0.0.1:${port} speaks TLS. Write https:// before it.`);
+    expect(fault.kind).toBe('network');
+    expect(fault.message).toContain('https://');
+    // not all hang up: others answer with an alert of TLS
+    const { name } = await rawServer((socket) => socket.end(Buffer.from([21, 3, 1, 0, 2, 2, 70])));
+    const told = await faultOf(client({ baseUrl: `http://${name}` })());
+    expect(told).toMatchObject({ kind: 'network', retry: false });
+    expect(told.message).toBe(`${name} speaks TLS. Write https:// before it.`);
   });
 
   it('that speaks no TLS where https:// was written is told so, also behind a proxy', async () => {

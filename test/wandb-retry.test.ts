@@ -1,6 +1,6 @@
 /** Which faults pass and how long they are waited for; in which words; and the pace that headers ask for. */
 import { describe, expect, it } from 'vitest';
-import { errorsIn, faultOf, WandbError, type Asked } from '../electron/engine/wandb/errors.ts';
+import { errorsIn, faultOf, problemText, WandbError, type Asked } from '../electron/engine/wandb/errors.ts';
 import { backOff, inWords, Pace, retrying } from '../electron/engine/wandb/retry.ts';
 
 const NOW = Date.UTC(2026, 10, 30, 9, 0, 0);
@@ -17,12 +17,26 @@ describe('an answer', () => {
     expect(faultOf(answer(status, 'no JSON'), 'stream', NOW)).toBeNull();
   });
 
-  // the SDK's table (RetryMostFailures)
-  it.each([400, 401, 403, 404, 409, 410, 413, 422, 501, 301, 302, 307, 308])('%i is final', (status) => {
+  // the SDK's table (RetryMostFailures), and 407
+  it.each([400, 401, 403, 404, 407, 409, 410, 413, 422, 501, 301, 302, 307, 308])('%i is final', (status) => {
     expect(fault(status).retry).toBe(false);
   });
   it.each([402, 405, 408, 425, 429, 499, 500, 502, 503, 504, 599, 0, 600])('%i may pass', (status) => {
     expect(fault(status).retry).toBe(true);
+  });
+
+  it.each([
+    ['{"errors":[{"message":"project not found"}]}', 'not found', /^Check the names/],
+    ['{"error":"model not found"}', 'not found', /^Check the names/],
+    ['{"detail":"Not Found"}', 'Not Found', /^Nothing of W&B is under this address\./],
+    ['<html><head><title>404 Not Found</title></head>', '404', /^Nothing of W&B is under this address\./],
+    ['', 'without a word', /^Nothing of W&B is under this address\./],
+  ])('of 404 is told as W&B’s or as somebody else’s: %s', (text, said, advice) => {
+    for (const asked of ['graphql', 'upsert'] as const) {
+      const { kind, message, advice: given } = fault(404, text, asked);
+      expect([kind, message]).toEqual(['not-found', expect.stringContaining(said)]);
+      expect(given).toMatch(advice);
+    }
   });
 
   it.each([
@@ -74,6 +88,17 @@ describe('an answer', () => {
     ['soon', null],
   ])('with Retry-After %s asks for %s ms', (header, ms) => {
     expect(fault(429, '', 'stream', { 'retry-after': header }).retryAfterMs).toBe(ms);
+  });
+});
+
+describe('a fault as a text', () => {
+  it.each([
+    ['permission denied', 'The server said: “permission denied”. Ask.'],
+    ['There is no run x in e/p.', 'There is no run x in e/p. Ask.'],
+    ['h refused the connection. Is the server up?', 'h refused the connection. Is the server up? Ask.'],
+    ['x'.repeat(400), `The server said: “${'x'.repeat(119)}…”. Ask.`],
+  ])('%s', (message, text) => {
+    expect(problemText({ message, advice: 'Ask.' })).toBe(text);
   });
 });
 

@@ -161,18 +161,32 @@ export interface WandbRun {
   rows: number | null;
 }
 
+/** A page of them. */
+export interface WandbRuns {
+  runs: WandbRun[];
+  /** For the next page; null: these were the last. */
+  next: string | null;
+}
+
 /** What steps a trainer's run would give. */
 export interface TrainerSteps {
   set: StepSet;
-  /** Rows that have the key, and those that end in this recording. */
+  /** Steps that its rows tell of, and those that lie in this recording. */
   rows: number;
   inside: number;
+  /** Rows that have the key and hold no whole number from 0 on there, or no time. */
+  leftOut: number;
+  /** Why none lies in this recording, as sentences; null: some do. */
+  none: string | null;
   /** First and last row's time, epoch ms, the offset added; null: no row. */
   firstAt: number | null;
   lastAt: number | null;
   /** By so much W&B's clock is ahead of this machine's; null: it does not say. */
   serverAheadSeconds: number | null;
-  /** Newest row's time minus when W&B last heard of it, of a run that goes on: more than 0 means that the trainer's clock is ahead. */
+  /**
+   * Newest row's time, without the offset, minus when W&B last heard of the run, of one that goes on: more than 0 means
+   * that the trainer's clock is ahead.
+   */
   trainerAheadSeconds: number | null;
 }
 
@@ -190,14 +204,14 @@ export interface WandbMethods {
   /** Names, newest first. */
   wandbProjects(server: string, entity: string | null): string[];
 
-  /** Runs of a project, newest first; the first 50. */
-  wandbRuns(server: string, entity: string | null, project: string): WandbRun[];
+  /** Runs of a project, newest first, 50 at a time. `after`: the page's `next`; null: the first page. */
+  wandbRuns(server: string, entity: string | null, project: string, after: string | null): WandbRuns;
   /** Keys of a run's rows. */
   wandbKeys(server: string, entity: string, project: string, runId: string): string[];
-  /** Reads the rows of the trainer's run; nothing is written there, ever, and nothing here. */
-  previewTrainerSteps(run: string, trainer: TrainerRun): TrainerSteps;
-  /** The same, stored and made the current source. */
-  useTrainerSteps(run: string, trainer: TrainerRun): Steps;
+  /** Reads the rows of the trainer's run; nothing is written there, ever, and nothing here. Tells by `progress` of `task`. */
+  previewTrainerSteps(run: string, trainer: TrainerRun, task: string): TrainerSteps;
+  /** The same, stored and made the current source. Rows of the last preview are not read again. */
+  useTrainerSteps(run: string, trainer: TrainerRun, task: string): Steps;
 
   uploadStart(run: string): UploadStart;
   planUpload(input: UploadInput): UploadPlan;

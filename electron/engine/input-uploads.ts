@@ -34,9 +34,10 @@ export function checkedUpload(input: UploadInput): UploadInput {
 function checkedTarget(target: WandbTarget): WandbTarget {
   if (typeof target !== 'object' || target === null) throw bad('An upload needs a place to go to.');
   const { entity, project, name, group, tags, notes } = target;
-  const wanted = text(project, 'An upload needs the name of a project').trim();
-  if (wanted.length > 128 || /[/\\#?%:]/.test(wanted))
-    throw bad('A project’s name has at most 128 characters and none of / \\ # ? % :');
+  const wanted = text(project, 'The name of the project');
+  if (wanted.length > 128 || /[/\\#?%:\p{Cc}\u2028\u2029]/u.test(wanted))
+    throw bad('A project’s name has at most 128 characters, and no line break, tab or / \\ # ? % : in it.');
+  if (/^\.{1,2}$/.test(wanted)) throw bad(`"${wanted}" is no name of a project.`);
   const list = Array.isArray(tags) ? tags.map((tag) => text(tag, 'A tag').trim()).filter((tag) => tag) : [];
   if (list.some((tag) => tag.length > 64)) throw bad('A tag has at most 64 characters.');
   const words = (value: unknown) => (typeof value === 'string' ? value.trim() : '');

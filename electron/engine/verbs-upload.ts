@@ -6,6 +6,7 @@ import type { UsedEngine } from './running-engine.ts';
 import { shown } from './shown.ts';
 import { json, sourceOf, wholeNumber } from './verbs-steps.ts';
 import { UsageError, type Given } from './verbs.ts';
+import { problemText } from './wandb/errors.ts';
 import { withRun } from './wanted-run.ts';
 
 /**
@@ -130,7 +131,7 @@ function endText({ state, rows, url, problem, failedFiles }: Upload, anew: boole
     done: `${rows} rows are on W&B.`,
     cancelled: `Cancelled; ${rows} rows are on W&B. ${anew ? 'Without --new the same command' : 'The same command'} goes on.`,
     stopped: `Stopped on W&B; ${rows} rows are there.`,
-    failed: problem ? `${problem.message} ${problem.advice}` : 'It failed.',
+    failed: problem ? problemText(problem) : 'It failed.',
   };
   return [said[state] ?? state, ...files, ...(url === null ? [] : [url])].map(shown).join('\n');
 }

@@ -10,8 +10,16 @@ import { text } from './input.ts';
 import type { Library } from './library.ts';
 import { noSecrets, type Secrets } from './secrets.ts';
 import { readAuthorities } from './targets.ts';
-import { ApiKey, findAccount, parseBaseUrl, type FoundAccount } from './wandb/account.ts';
-import { WandbError } from './wandb/errors.ts';
+import {
+  ApiKey,
+  findKey,
+  findPlace,
+  parseBaseUrl,
+  serverOfEnvKey,
+  type AccountPlaces,
+  type FoundPlace,
+} from './wandb/account.ts';
+import { problemText, WandbError } from './wandb/errors.ts';
 import { createGraphql, type Graphql } from './wandb/graphql.ts';
 import { createHttp, type Http } from './wandb/http.ts';
 import { realTiming } from './wandb/retry.ts';
@@ -30,6 +38,8 @@ type Asking<T> = (graphql: Graphql, ahead: () => number | null) => Promise<T>;
 /** Somebody waits for the answer, so a server that is down is not asked for minutes. */
 const TRIES = 2;
 const PREFERENCE = 'wandb-servers';
+/** As a CA file: somebody wants none. */
+const NO_CA = '';
 const secretId = (server: string) => `wandb ${server}`;
 
 export const problemOf = ({ kind, message, advice }: WandbError): WandbProblem => ({ kind, message, advice });
@@ -41,10 +51,16 @@ export class WandbAccounts {
     this.around = around;
   }
 
-  /** What the environment and W&B's files say. null: the server of these. Throws `bad-input` where they say nonsense. */
-  found(server: string | null): FoundAccount {
-    const places = { env: this.around.env, home: os.homedir(), platform: process.platform };
-    return findAccount(places, server ?? undefined);
+  private get places(): AccountPlaces {
+    return { env: this.around.env, home: os.homedir(), platform: process.platform };
+  }
+
+  /**
+   * What the environment and W&B's files say of the place, whatever they hold for a key. null: their server. Throws
+   * `bad-input` where its address cannot be one.
+   */
+  found(server: string | null): FoundPlace {
+    return findPlace(this.places, server ?? undefined);
   }
 
   private async keyOf(server: string): Promise<{ key: ApiKey; from: WandbKeySource } | null> {
@@ -53,8 +69,8 @@ export class WandbAccounts {
     const typed = secrets.headers.key;
     if (typed !== undefined && where !== null && where !== 'lost')
       return { key: new ApiKey(typed), from: where };
-    const { key, keyFrom } = this.found(server);
-    return key && { key, from: keyFrom === 'WANDB_API_KEY' ? 'environment' : 'netrc' };
+    const found = findKey(this.places, server);
+    return found && { key: found.key, from: found.from === 'WANDB_API_KEY' ? 'environment' : 'netrc' };
   }
 
   private get caFiles(): Record<string, string> {
@@ -63,14 +79,13 @@ export class WandbAccounts {
 
   caFile(server: string): string | null {
     const { SSL_CERT_FILE, REQUESTS_CA_BUNDLE } = this.around.env;
-    return this.caFiles[server] ?? (SSL_CERT_FILE || REQUESTS_CA_BUNDLE || null);
+    return (this.caFiles[server] ?? (SSL_CERT_FILE || REQUESTS_CA_BUNDLE)) || null;
   }
 
+  /** null: none, not even the environment's. Throws `bad-input` for a file that is none. */
   setCaFile(server: string, file: string | null): void {
-    if (file !== null) readAuthorities(file); // says what is wrong with it
-    const others = Object.entries(this.caFiles).filter(([other]) => other !== server);
-    const now = file === null ? others : [...others, [server, file]];
-    this.around.library.setPreference(PREFERENCE, Object.fromEntries(now));
+    readAuthorities(file); // says what is wrong with it
+    this.around.library.setPreference(PREFERENCE, { ...this.caFiles, [server]: file ?? NO_CA });
   }
 
   /** A connection with the key that is there. Throws a WandbError of kind `key` where there is none. */
@@ -78,9 +93,15 @@ export class WandbAccounts {
     const found = await this.keyOf(server);
     if (!found)
       throw new WandbError('key', `There is no API key for ${server}.`, {
-        advice: 'Give one, or set WANDB_API_KEY.',
+        advice: this.adviceOnKey(server),
       });
     return this.connectWith(server, found.key);
+  }
+
+  private adviceOnKey(server: string): string {
+    const other = serverOfEnvKey(this.places);
+    const not = other === null ? '' : `WANDB_API_KEY is sent to ${other} only. `;
+    return `${not}Give one under “Upload to W&B” in the page, in netrc, or as WANDB_API_KEY with WANDB_BASE_URL=${server}.`;
   }
 
   private async connectWith(server: string, key: ApiKey): Promise<Http> {
@@ -148,6 +169,9 @@ export class WandbAccounts {
       return { ...nobody, user: viewer.username, entity: viewer.entity, entities: viewer.entities };
     } catch (error) {
       if (error instanceof WandbError) return { ...nobody, problem: problemOf(error) };
+      // what stands as a CA file is none: then there is a field to correct it in
+      if (error instanceof EngineError && error.kind === 'bad-input')
+        return { ...nobody, problem: { kind: 'tls', message: error.message, advice: 'Or do without one.' } };
       throw error;
     }
   }
@@ -210,7 +234,7 @@ export async function saidPlainly<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (error) {
-    if (error instanceof WandbError) throw new EngineError('bad-input', `${error.message} ${error.advice}`);
+    if (error instanceof WandbError) throw new EngineError('bad-input', problemText(error));
     throw error;
   }
 }

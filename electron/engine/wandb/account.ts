@@ -94,17 +94,21 @@ export function runUrl(
   return `${app.replace(/\/+$/, '')}/${entity}/${project}/runs/${id}`;
 }
 
-/** What is known without asking the user. */
-export interface FoundAccount {
+/** What is known of the place without asking the user. */
+export interface FoundPlace {
   baseUrl: string;
-  key: ApiKey | null;
-  /** Where the key came from, in words; null: there is none. */
-  keyFrom: string | null;
   entity: string | null;
   project: string | null;
   appUrl: string | null;
 }
 
+export interface FoundKey {
+  key: ApiKey;
+  /** `WANDB_API_KEY`, or the path of the netrc file. */
+  from: string;
+}
+
+/** Where W&B's own tools leave what they know. */
 export interface AccountPlaces {
   env: NodeJS.ProcessEnv;
   home: string;
@@ -112,25 +116,44 @@ export interface AccountPlaces {
 }
 
 /**
- * From the environment, W&B's settings file and netrc, in this order. `baseUrl`: a server that the user chose.
- * Throws `bad-input` where one of them holds what cannot be.
+ * From the environment and W&B's settings file, in this order. `baseUrl`: a server that the user chose. Keys are not
+ * looked at. Throws `bad-input` where the address cannot be one.
  */
-export function findAccount({ env, home, platform }: AccountPlaces, baseUrl?: string): FoundAccount {
+export function findPlace({ env, home }: AccountPlaces, baseUrl?: string): FoundPlace {
   const settings = readSettings(env, home);
-  const server = parseBaseUrl(baseUrl ?? (env.WANDB_BASE_URL || settings.base_url || DEFAULT_BASE_URL));
-  const rest = {
-    baseUrl: server,
+  return {
+    baseUrl: parseBaseUrl(baseUrl ?? ownServer(env, settings)),
     entity: env.WANDB_ENTITY || settings.entity || null,
     project: env.WANDB_PROJECT || settings.project || null,
     appUrl: env.WANDB_APP_URL || null,
   };
-  if (env.WANDB_API_KEY)
-    return { ...rest, key: keyOf(env.WANDB_API_KEY, 'WANDB_API_KEY'), keyFrom: 'WANDB_API_KEY' };
+}
+
+/**
+ * The key of a server (as parseBaseUrl gives it) in WANDB_API_KEY or netrc; null: neither has one for it. Throws
+ * `bad-input` for one that cannot be a key, with where it stands.
+ */
+export function findKey(places: AccountPlaces, server: string): FoundKey | null {
+  const { env, home, platform } = places;
+  if (env.WANDB_API_KEY && serverOfEnvKey(places) === server)
+    return { key: keyOf(env.WANDB_API_KEY, 'WANDB_API_KEY'), from: 'WANDB_API_KEY' };
   const file = netrcFile(env, home, platform);
   const password = netrcPassword(readText(file), new URL(server).hostname);
-  if (password === null) return { ...rest, key: null, keyFrom: null };
-  return { ...rest, key: keyOf(password, file), keyFrom: file };
+  return password === null ? null : { key: keyOf(password, file), from: file };
 }
+
+/** WANDB_API_KEY names no server: it is of the one that W&B's own tools would use. null: no key, or no such server. */
+export function serverOfEnvKey({ env, home }: AccountPlaces): string | null {
+  if (!env.WANDB_API_KEY) return null;
+  try {
+    return parseBaseUrl(ownServer(env, readSettings(env, home)));
+  } catch {
+    return null;
+  }
+}
+
+const ownServer = (env: NodeJS.ProcessEnv, settings: Settings): string =>
+  env.WANDB_BASE_URL || settings.base_url || DEFAULT_BASE_URL;
 
 function keyOf(text: string, from: string): ApiKey {
   try {
@@ -178,8 +201,10 @@ export function netrcPassword(text: string, host: string): string | null {
   return null;
 }
 
+type Settings = Partial<Record<string, string>>;
+
 /** `[default]` of W&B's settings file. */
-function readSettings(env: NodeJS.ProcessEnv, home: string): Partial<Record<string, string>> {
+function readSettings(env: NodeJS.ProcessEnv, home: string): Settings {
   const folder = env.WANDB_CONFIG_DIR || path.join(home, '.config', 'wandb');
   const settings: Record<string, string> = {};
   let section = '';

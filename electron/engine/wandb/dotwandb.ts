@@ -131,7 +131,8 @@ export interface OfflineExport {
 
 /**
  * Writes `offline-run-DATE-ID` into `parent`, which is made where there is none, and returns its path. It has its name
- * only when it is whole. Throws `bad-input` where it is there already, the signal's reason, and what the disk says.
+ * only when it is whole. Throws `bad-input` where it is there already or the disk does not take it, and the signal's
+ * reason.
  */
 export async function writeOfflineRun(parent: string, options: OfflineExport): Promise<string> {
   const { runId } = options.source.identity;
@@ -139,6 +140,20 @@ export async function writeOfflineRun(parent: string, options: OfflineExport): P
   const name = `offline-run-${stamp(options.startedAt)}-${runId}`;
   const folder = path.join(parent, name);
   const growing = path.join(parent, `.${name}.part`);
+  try {
+    await writeFolder(growing, folder, options);
+  } catch (error) {
+    const { syscall, message } = error as NodeJS.ErrnoException;
+    if (syscall === undefined) throw error;
+    throw new EngineError(
+      'bad-input',
+      `Nothing can be written into ${parent} (${message}). Give another folder.`,
+    );
+  }
+  return folder;
+}
+
+async function writeFolder(growing: string, folder: string, options: OfflineExport): Promise<void> {
   const there = await fs.stat(folder).catch(() => null);
   if (there)
     throw new EngineError('bad-input', `${folder} is there already. Remove it, or export elsewhere.`);
@@ -146,6 +161,7 @@ export async function writeOfflineRun(parent: string, options: OfflineExport): P
   // sync uploads no file at all, not even the config, where this folder is missing
   await fs.mkdir(path.join(growing, 'files'), { recursive: true });
   try {
+    const { runId } = options.source.identity;
     const file = await fs.open(path.join(growing, `run-${runId}.wandb`), 'wx');
     try {
       await writeRecords(file, path.join(growing, 'files'), options);
@@ -158,7 +174,6 @@ export async function writeOfflineRun(parent: string, options: OfflineExport): P
     await fs.rm(growing, { recursive: true, force: true });
     throw error;
   }
-  return folder;
 }
 
 async function writeRecords(file: fs.FileHandle, folder: string, options: OfflineExport): Promise<void> {

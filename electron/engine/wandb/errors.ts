@@ -49,6 +49,10 @@ interface Answer {
   text: string;
 }
 
+export const PROXY_LOGIN =
+  'Write user and password into the address of the proxy: http://user:password@host:port.';
+const NO_WANDB =
+  'Nothing of W&B is under this address. Check the address of the W&B server, with its path if it has one.';
 const NEW_RUN = 'Upload it as a new run.';
 const advices: Record<WandbErrorKind, string> = {
   key: 'Check the API key, and that it is one of this W&B server.',
@@ -64,8 +68,8 @@ const advices: Record<WandbErrorKind, string> = {
   refused: 'W&B does not take this, and sending it again would not help.',
 };
 
-/** Answers after which the same request would get the same answer; as the SDK has them. */
-const FINAL = new Set([400, 401, 403, 404, 409, 410, 413, 422, 501]);
+/** Answers after which the same request would get the same answer; as the SDK has them, and 407. */
+const FINAL = new Set([400, 401, 403, 404, 407, 409, 410, 413, 422, 501]);
 const mayRetry = (status: number): boolean => (status < 300 || status >= 400) && !FINAL.has(status);
 
 function kindOf(status: number, asked: Asked): WandbErrorKind {
@@ -73,6 +77,7 @@ function kindOf(status: number, asked: Asked): WandbErrorKind {
   if (status === 401) return 'permission';
   if (status === 403) return 'permission';
   if (status === 404 || status === 410) return 'not-found';
+  if (status === 407) return 'proxy'; // no server says that; on the way to one with http:// the proxy does
   if (status === 409 && asked === 'upsert') return 'deleted';
   if (status === 429) return 'limited';
   return status >= 500 ? 'server' : 'refused';
@@ -83,24 +88,35 @@ export function faultOf(answer: Answer, asked: Asked, now: number): WandbError |
   const { status, headers, text } = answer;
   if (status >= 200 && status < 300) return null;
   const found = kindOf(status, asked);
-  const gone = asked === 'stream' && found === 'not-found';
-  const redirect = status >= 300 && status < 400;
-  const location = redirect ? ` to ${originOf(String(headers.location ?? 'nowhere'))}` : '';
-  const said = redirect
-    ? `The server redirects (${status})${location}, which is not followed.`
-    : (saidIn(text) ?? `The server answered ${status} without a word.`);
-  const advice = redirect
-    ? 'Give the address that the W&B server has itself.'
-    : gone
-      ? `The run may have been deleted on W&B. ${NEW_RUN}`
-      : advices[found];
+  const elsewhere = isElsewhere(answer, asked);
+  const words = saidIn(text);
+  const said = isRedirect(status)
+    ? `The server redirects (${status}) to ${originOf(String(headers.location ?? 'nowhere'))}, which is not followed.`
+    : status === 407
+      ? `The proxy answered 407${words === null ? '' : `: “${words}”`}.`
+      : (words ?? `The server answered ${status} without a word.`);
   return new WandbError(found, said, {
-    advice,
-    retry: mayRetry(status),
+    advice: elsewhere ? NO_WANDB : adviceOn(status, asked, found),
+    retry: mayRetry(status) && !elsewhere,
     retryAfterMs: retryAfter(headers['retry-after'], now),
-    newRun: found === 'deleted' || gone,
+    newRun: found === 'deleted' || isGone(asked, found),
     status,
   });
+}
+
+const isRedirect = (status: number): boolean => status >= 300 && status < 400;
+const isGone = (asked: Asked, kind: WandbErrorKind): boolean => asked === 'stream' && kind === 'not-found';
+
+/** Something else than W&B answers: its own answers are JSON with its words in it. */
+const isElsewhere = ({ status, text }: Answer, asked: Asked): boolean =>
+  (status === 404 || status === 405) &&
+  (asked === 'graphql' || asked === 'upsert') &&
+  wordsOf(parsed(text)) === null;
+
+function adviceOn(status: number, asked: Asked, kind: WandbErrorKind): string {
+  if (isRedirect(status)) return 'Give the address that the W&B server has itself.';
+  if (isGone(asked, kind)) return `The run may have been deleted on W&B. ${NEW_RUN}`;
+  return status === 407 ? PROXY_LOGIN : advices[kind];
 }
 
 /** A 200 that carries errors all the same; null: it carries none, or data beside them for a query that allows it. */
@@ -120,6 +136,15 @@ export function errorsIn(reply: unknown, asked: Asked): WandbError | null {
             ? 'not-found'
             : 'refused';
   return new WandbError(kind, said, { advice: advices[kind], newRun: kind === 'deleted', status: 200 });
+}
+
+/** In quotes, so that what to do stays in sight. */
+const MAX_QUOTED = 120;
+/** A fault and what to do, for a person: words of the server that are no sentence are quoted, as the page does it. */
+export function problemText({ message, advice }: Pick<WandbError, 'message' | 'advice'>): string {
+  if (/[.!?]$/.test(message)) return `${message} ${advice}`;
+  const cut = message.length > MAX_QUOTED ? `${message.slice(0, MAX_QUOTED - 1)}…` : message;
+  return `The server said: “${cut}”. ${advice}`;
 }
 
 export const ownError = (kind: WandbErrorKind, message: string, advice = advices[kind]): WandbError =>

@@ -70,6 +70,16 @@ export interface RunDetail extends RunRow {
 /** By key. Untrusted: a number may come as a string, NaN and Infinity always do. */
 export type HistoryRow = Record<string, unknown>;
 
+export interface HistorySpan {
+  /** Values of `_step`, both included. */
+  from: number;
+  to: number;
+  /** Rows there are in all; null or left out: as many as steps. */
+  rows?: number | null;
+  /** After each page: how many steps were read, of how many. */
+  tell?: (done: number, total: number) => void;
+}
+
 export interface GraphqlOptions {
   http: Http;
   timing: Timing;
@@ -82,7 +92,7 @@ export interface GraphqlOptions {
 
 const TIMEOUT_MS = 30_000;
 const PER_PAGE = 50;
-/** Steps in a page of history that is read back; with as many samples none is left out. */
+/** Steps in a page of history where each has a row; with as many samples as steps none is left out. */
 const STEPS_PER_PAGE = 1000;
 /** W&B asks that reads of whole runs be spread out. */
 const PAGE_PAUSE_MS = 1000;
@@ -286,22 +296,27 @@ export function createGraphql({ http, answered, ...retry }: GraphqlOptions) {
       return { ...runRow(run), keys: Object.keys(keys), lastStep };
     },
 
-    /** Rows that have all of `keys`, from step `from` to `to`, both included, a page at a time and not too fast. */
+    /** Rows that have all of `keys`, a page at a time and not too fast. */
     history: async function* (
       this: void,
       place: Place,
       runId: string,
       keys: readonly string[],
-      { from, to }: { from: number; to: number },
+      { from, to, rows, tell }: HistorySpan,
     ): AsyncGenerator<HistoryRow[]> {
-      for (let minStep = from; minStep <= to; minStep += STEPS_PER_PAGE) {
+      const steps = to - from + 1;
+      // where few steps have a row, a page is as many steps wider
+      const width = STEPS_PER_PAGE * Math.max(1, Math.ceil(steps / Math.max(1, rows ?? steps)));
+      for (let minStep = from; minStep <= to; minStep += width) {
         if (minStep > from) await retry.timing.sleep(PAGE_PAUSE_MS, retry.signal);
-        const maxStep = Math.min(to, minStep + STEPS_PER_PAGE - 1);
-        const spec = JSON.stringify({ keys, minStep, maxStep, samples: STEPS_PER_PAGE });
+        const maxStep = Math.min(to, minStep + width - 1);
+        const samples = Math.max(STEPS_PER_PAGE, maxStep - minStep + 1);
+        const spec = JSON.stringify({ keys, minStep, maxStep, samples });
         const { sampledHistory } = await runOf<{ sampledHistory: HistoryRow[][] }>(SAMPLED, place, runId, {
           ...{ run: runId, spec },
         });
         yield sampledHistory[0] ?? [];
+        tell?.(maxStep - from + 1, steps);
       }
     },
   };

@@ -8,7 +8,7 @@ import https from 'node:https';
 import { networkFailure } from '../scrape-faults.ts';
 import { contextFor } from '../scrape.ts';
 import type { ApiKey } from './account.ts';
-import { ownError, WandbError } from './errors.ts';
+import { ownError, PROXY_LOGIN, WandbError } from './errors.ts';
 import type { Connection } from './contract.ts';
 
 export interface HttpRequest {
@@ -52,7 +52,7 @@ export function createHttp(connection: Connection, key: ApiKey): Http {
   const { baseUrl, ca } = connection;
   const base = new URL(baseUrl);
   const prefix = base.pathname.replace(/\/$/, '') + '/';
-  const proxyEnv = proxiesOf(connection.proxy);
+  const proxyEnv = proxiesOf(connection.proxy, base);
   const shared = { keepAlive: true, maxSockets: FILES_AT_ONCE, timeout: TUNNEL_MS, proxyEnv };
   const agents: Partial<Record<string, http.Agent>> = {};
   const agentFor = (protocol: string) =>
@@ -123,17 +123,35 @@ async function read(reply: http.IncomingMessage, key: ApiKey): Promise<HttpReply
   };
 }
 
-/** What Node's agents take; they know NO_PROXY and both spellings. */
-function proxiesOf(given: string | null | undefined): NodeJS.ProcessEnv {
-  if (given === undefined) return process.env;
+/**
+ * What Node's agents take; they know NO_PROXY and both spellings. They go past a proxy of another kind without a word,
+ * which is not what somebody wanted who set one.
+ */
+function proxiesOf(given: string | null | undefined, base: URL): NodeJS.ProcessEnv {
   if (given === null) return {};
-  if (!URL.canParse(given) || !/^https?:$/.test(new URL(given).protocol))
+  const { env } = process;
+  const proxy =
+    given ??
+    (base.protocol === 'https:' ? env.https_proxy || env.HTTPS_PROXY : env.http_proxy || env.HTTP_PROXY);
+  const known = !proxy || (/^https?:\/\//.test(proxy) && URL.canParse(proxy));
+  if (!known && (given !== undefined || !goesPast(base, env.no_proxy || env.NO_PROXY || '')))
     throw ownError(
       'proxy',
-      `The proxy ${given.replace(/\/\/.*@/, '//').slice(0, 100)} is of a kind that is not known here.`,
-      'Only HTTP proxies are used. Set HTTPS_PROXY to one, or switch the proxy off for W&B.',
+      `The proxy ${proxy.replace(/^(\w+:\/\/)?.*@/, '$1').slice(0, 100)} is of a kind that is not known here.`,
+      'Only HTTP proxies are used. Set HTTPS_PROXY (of a server with http: HTTP_PROXY) to http://host:port, or switch the proxy off for W&B.',
     );
-  return { HTTPS_PROXY: given, HTTP_PROXY: given };
+  return given === undefined ? env : { HTTPS_PROXY: given, HTTP_PROXY: given };
+}
+
+/** NO_PROXY as Node reads it, less its ranges of addresses. */
+function goesPast(base: URL, list: string): boolean {
+  const { hostname } = base;
+  const host = `${hostname}:${portOf(base)}`;
+  return list.split(/[\s,]+/).some((entry) => {
+    const name = entry.toLowerCase().replace(/^\*\./, '.');
+    if (name.startsWith('.')) return hostname.endsWith(name);
+    return name === '*' || name === hostname || name === host;
+  });
 }
 
 type NetworkError = NodeJS.ErrnoException & {
@@ -158,29 +176,32 @@ function connectionError(
   const code = String(error.code ?? ''); // of a time-out it is a number
   if (code.startsWith('ERR_PROXY')) {
     const said = statusCode === undefined ? message : (/HTTP\/1\.\d (.*)/.exec(message)?.[1] ?? message);
-    return new WandbError('proxy', `The proxy does not connect to ${target.host}: ${said}`, {
+    return new WandbError('proxy', `The proxy does not connect to ${target.host}: “${said}”.`, {
       advice:
-        statusCode === 407
-          ? 'Write user and password into the address of the proxy: http://user:password@host:port.'
-          : 'Check the proxy in the settings of the system or in HTTPS_PROXY.',
+        statusCode === 407 ? PROXY_LOGIN : 'Check the proxy in the settings of the system or in HTTPS_PROXY.',
       retry: statusCode === undefined || statusCode >= 500,
     });
   }
   const other = timedOut ? null : otherPlace(error, target);
   const asked = { url: target.href, timeoutMs, secret: null, ca: ca !== null };
+  const address = 'Check the address, or ask who runs that server.';
+  const failure = networkFailure({ ...asked, name: other ?? target.host }, error, timedOut);
+  // the other scheme: no try more helps
+  if (/ Write https?:\/\/ before it\.$/.test(failure.message))
+    return ownError('network', failure.message, address);
   if (isTls.test(code)) {
     const authority = isAuthority.test(code);
     const sentence = authority
       ? `The certificate of ${target.host} is of an authority that is not known here (${code}).`
-      : networkFailure({ ...asked, name: target.host }, error, false).message;
+      : failure.message;
     const advice = ca
       ? 'Check that the CA file is the one of that server, or of the proxy on the way to it.'
       : undefined;
-    return ownError('tls', sentence, authority ? advice : 'Check the address, or ask who runs that server.');
+    return ownError('tls', sentence, authority ? advice : address);
   }
-  const { message: sentence } = networkFailure({ ...asked, name: other ?? target.host }, error, timedOut);
   const { advice } = ownError(other ? 'proxy' : 'network', '');
-  return new WandbError(other ? 'proxy' : 'network', other ? `The proxy ${sentence}` : sentence, {
+  const sentence = other ? `The proxy ${failure.message}` : failure.message;
+  return new WandbError(other ? 'proxy' : 'network', sentence, {
     advice,
     retry: true,
   });
@@ -192,6 +213,7 @@ function otherPlace(error: NetworkError, target: URL): string | null {
   const host = target.hostname.replace(/^\[|\]$/g, '');
   if (hostname !== undefined) return hostname === host ? null : hostname;
   if (port === undefined) return null;
-  const own = Number(target.port || (target.protocol === 'https:' ? 443 : 80));
-  return port === own ? null : `${address}:${port}`;
+  return port === portOf(target) ? null : `${address}:${port}`;
 }
+
+const portOf = ({ port, protocol }: URL): number => Number(port || (protocol === 'https:' ? 443 : 80));
