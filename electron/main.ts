@@ -27,14 +27,14 @@ import { guardQuit } from './quit.ts';
 import { recordingSigns } from './recording-signs.ts';
 import { remember } from './remembered.ts';
 import { available } from './secrets.ts';
-import { denyByDefault } from './security.ts';
+import { denyByDefault, devPageOf } from './security.ts';
 import { appWindow } from './window.ts';
 import icon from '../build/icon.png?asset';
 import trayIcon from '../build/tray.png?asset';
 import trayRecordingIcon from '../build/tray-recording.png?asset';
 
 /** Set by electron-vite in development: the page comes from Vite, which passes its calls on to the engine. */
-const devPage = process.env.ELECTRON_RENDERER_URL;
+const devPage = devPageOf(app, process.env);
 const mac = process.platform === 'darwin';
 const { values: given } = parseArgs({ strict: false, options: { data: { type: 'string' } } });
 const named = [given.data, process.env.VLLM_SCOPE_DATA].find((value) => typeof value === 'string');
@@ -148,8 +148,9 @@ function sentencePage(sentence: string): string {
   const text = sentence.replace(/[&<>]/g, (sign) => `&#${sign.charCodeAt(0)};`);
   const style =
     'color-scheme:light dark;font:15px/1.5 system-ui;max-width:40em;margin:20vh auto;padding:0 24px';
+  const policy = "default-src 'none'; style-src 'unsafe-inline'";
   return `data:text/html;charset=utf-8,${encodeURIComponent(
-    `<!doctype html><title>vLLM Scope</title><body style="${style}"><h1 style="font-size:20px">vLLM Scope cannot start</h1><p>${text}</p>`,
+    `<!doctype html><meta http-equiv="Content-Security-Policy" content="${policy}"><title>vLLM Scope</title><body style="${style}"><h1 style="font-size:20px">vLLM Scope cannot start</h1><p>${text}</p>`,
   )}`;
 }
 

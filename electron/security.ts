@@ -1,6 +1,6 @@
 /**
- * Denies by default: a window shows the engine's page and nothing else, opens no other window, embeds nothing and
- * gets no permission but writing to the clipboard. Only a parsed https: link leaves, to the user's browser.
+ * Denies by default: a window shows the engine's page and nothing else, opens no other window, embeds and downloads
+ * nothing and gets no permission but writing to the clipboard. Only a parsed https: link leaves, to the user's browser.
  * Electron comes in as an argument, so that the predicates are tested without one.
  */
 import type { App, Session, Shell, WebContents } from 'electron';
@@ -27,6 +27,13 @@ export function mayGoOutside(url: string): boolean {
   return parsed.username === '' && parsed.password === '';
 }
 
+/**
+ * Where the page comes from in development; undefined: from the engine. It gets the token, so what is packaged does not
+ * let a variable choose it.
+ */
+export const devPageOf = ({ isPackaged }: Pick<App, 'isPackaged'>, env: NodeJS.ProcessEnv) =>
+  isPackaged ? undefined : env.ELECTRON_RENDERER_URL;
+
 /** `origin` gives the page's origin, null as long as the engine has not announced it. */
 export function denyByDefault(app: App, shell: Shell, origin: () => string | null): void {
   app.on('web-contents-created', (_event, contents: WebContents) => {
@@ -50,5 +57,7 @@ export function denyByDefault(app: App, shell: Shell, origin: () => string | nul
         permitted.has(permission) && isOwnPage(requestingOrigin, origin()),
     );
     session.setDevicePermissionHandler(() => false);
+    // the page has none, and a link that downloads is no navigation
+    session.on('will-download', (event) => event.preventDefault());
   });
 }

@@ -1,7 +1,7 @@
 // What security.ts lets through, by the ways such guards are usually passed: prefixes, suffixes, user info,
 // other schemes, addresses that only look like ours.
 import { describe, expect, test } from 'vitest';
-import { isOwnPage, mayGoOutside } from '../electron/security.ts';
+import { devPageOf, isOwnPage, mayGoOutside } from '../electron/security.ts';
 
 const origin = 'http://127.0.0.1:8997';
 
@@ -86,4 +86,11 @@ describe('a link goes nowhere', () => {
   ])('%s', (url) => {
     expect(mayGoOutside(url)).toBe(false);
   });
+});
+
+test('only who develops has the page from elsewhere', () => {
+  const env = { ELECTRON_RENDERER_URL: 'http://127.0.0.1:5173' };
+  expect(devPageOf({ isPackaged: false }, env)).toBe('http://127.0.0.1:5173');
+  expect(devPageOf({ isPackaged: false }, {})).toBeUndefined();
+  expect(devPageOf({ isPackaged: true }, env)).toBeUndefined();
 });

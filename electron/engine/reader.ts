@@ -11,7 +11,7 @@ import { EngineError } from './errors.ts';
 import * as queries from './queries.ts';
 import { answerCalls, type Frame } from './rpc.ts';
 import { metricsOf } from './scalars.ts';
-import { asEngineError, refuseOther, RUN_APPLICATION_ID, runSteps } from './schema.ts';
+import { asEngineError, distrust, refuseOther, RUN_APPLICATION_ID, runSteps } from './schema.ts';
 import { forgetScans, stepCalls, type StepCalls } from './step-calls.ts';
 import { statistics, temporaryTables } from './statistics.ts';
 import { readMeta } from './store.ts';
@@ -82,6 +82,7 @@ function open(file: string): Opened {
       throw new EngineError('file-damaged', `${file} is empty. Restore it from a copy, or delete it.`);
     if (version < runSteps.length)
       throw new EngineError('bad-input', `${file} has an older schema and was not upgraded.`);
+    distrust(db);
     db.pragma('temp_store = MEMORY');
     db.pragma('cache_size = -8192');
     db.exec(temporaryTables);

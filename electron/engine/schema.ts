@@ -196,12 +196,19 @@ export function openForWriting(
     db.pragma('wal_autocheckpoint = 0');
     db.pragma('journal_size_limit = 67108864');
     db.pragma('foreign_keys = ON');
+    distrust(db);
     upgrade(db, steps, applicationId, file);
     return db;
   } catch (error) {
     db.close();
     throw asEngineError(error, file);
   }
+}
+
+/** A file that anybody may have made runs nothing by its schema, and its pages are checked as they are read. */
+export function distrust(db: Database.Database): void {
+  db.pragma('trusted_schema = OFF');
+  db.pragma('cell_size_check = ON');
 }
 
 /** SQLite's codes for "this is no intact database" and "no room", as our own kinds with a sentence. */

@@ -111,12 +111,12 @@ export function contextFor(ca: string | null): tls.SecureContext {
   return context;
 }
 
+const basic = ({ user, password }: Login) => `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`;
+
 /** Names in another case are the same to Node; the last one counts. */
 const headersFor = (given: Record<string, string>, login: Login | null): Record<string, string> => ({
   'user-agent': 'vllm-scope',
-  ...(login && {
-    authorization: `Basic ${Buffer.from(`${login.user}:${login.password}`).toString('base64')}`,
-  }),
+  ...(login && { authorization: basic(login) }),
   ...given,
   // never OpenMetrics: Python servers then write two spellings of a name (client_python #1177)
   accept: 'text/plain;version=0.0.4',
@@ -129,6 +129,18 @@ function secretIn(given: Record<string, string>, login: Login | null): string | 
   if (names.some((name) => /^authorization$/i.test(name))) return 'the header Authorization that was given';
   if (login) return 'the user and password that were given';
   return names.length > 0 ? `the headers that were given (${names.join(', ').slice(0, 100)})` : null;
+}
+
+/**
+ * A server's words (as latin1) without what it was sent to let us in: some say it back, and sentences are kept with the
+ * run. What is shorter than three characters is no secret, and would be found in any word.
+ */
+function hushed(text: string, given: Record<string, string>, login: Login | null): string {
+  const sent = [...Object.values(given), ...(login ? [basic(login), login.password] : [])];
+  return sent
+    .flatMap((value) => [value, value.replace(/^\w+ +/, '')]) // behind "Bearer" too
+    .filter((secret) => secret.length > 2)
+    .reduce((rest, secret) => rest.replaceAll(Buffer.from(secret).toString('latin1'), '***'), text);
 }
 
 /** Keeps one connection to one endpoint. One scrape at a time. */
@@ -199,18 +211,21 @@ export function createScraper(url: string, options: ScrapeOptions): Scraper {
     return Buffer.concat(chunks);
   };
 
-  const scrape = async (given?: AbortSignal): Promise<Outcome> => {
+  const scrape = async (stop?: AbortSignal): Promise<Outcome> => {
     const sentAt = now();
     // the whole of it, redirects and body included
     const limit = AbortSignal.timeout(timeoutMs);
-    const signal = given ? AbortSignal.any([given, limit]) : limit;
+    const signal = stop ? AbortSignal.any([stop, limit]) : limit;
     try {
       const reply = await follow(signal);
       const bytes = await read(reply);
       const receivedAt = now();
       const text = bytes.toString('latin1');
       const status = reply.statusCode ?? 0;
-      if (status !== 200) throw statusFailure(asked, status, text, reply.headers['www-authenticate']);
+      if (status !== 200) {
+        const said = hushed(text, given, login);
+        throw statusFailure(asked, status, said, reply.headers['www-authenticate']);
+      }
       if (!reply.complete) throw new Failure('cut', `The answer of ${name} was cut off.`);
       const body = parse(text);
       checkBody(asked, text, body, reply.headers['content-type'] ?? '');

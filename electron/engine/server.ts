@@ -188,7 +188,7 @@ const pathOf = ({ url = '' }: http.IncomingMessage) =>
 
 function servePage(folder: string, request: http.IncomingMessage, response: http.ServerResponse): void {
   const pathname = pathOf(request);
-  const file = path.join(folder, pathname === '/' ? 'index.html' : path.normalize(pathname));
+  const file = path.join(folder, pathname === '/' ? 'index.html' : pathname);
   const type = types[path.extname(file)];
   if (!file.startsWith(folder + path.sep) || !type || !fs.existsSync(file)) {
     response.writeHead(404, { ...headers, 'content-type': 'text/plain; charset=utf-8' }).end('Not here.\n');
