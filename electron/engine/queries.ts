@@ -222,10 +222,14 @@ export const coveredSamples = (metrics: readonly Metric[], of: 'all' | 'one' = '
     .join(', ')}
   FROM sample s JOIN worker o ON o.w = s.k % 4096 WHERE s.k ${inSlots} AND s.at BETWEEN :from AND :to${of === 'one' ? ' AND o.w = :w' : ''}`;
 
-/** Samples that a window should have: its seconds x workers seen by its end and not removed, whatever we polled. */
-export const expectedSamples = `
-  SELECT sum(max(0.0, min(:to, coalesce(gone.at, :to)) - max(:from, coalesce(seen.at, :to))) / :interval) AS n
+/** Samples that a window should have of each worker: its seconds, from when that was seen to when it was removed. */
+export const expectedOfWorkers = `
+  SELECT o.w, gone.at AS goneAt,
+    max(0.0, min(:to, coalesce(gone.at, :to)) - max(:from, coalesce(seen.at, :to))) / :interval AS n
   FROM worker o LEFT JOIN tick seen ON seen.t = o.first LEFT JOIN tick gone ON gone.t = o.removed`;
+
+/** Of all of them, whatever we polled. */
+export const expectedSamples = `SELECT sum(n) AS n FROM (${expectedOfWorkers})`;
 
 /** Restarts of each worker in :from..:to, not counting those taken for one before several servers were found out. */
 export const restartsOf = `

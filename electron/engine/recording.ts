@@ -7,7 +7,6 @@ import { endpointName } from './addresses.ts';
 import type { Batch, TargetChanges } from './poll.ts';
 import type { Tell } from './progress.ts';
 import type { ReaderCalls } from './reader.ts';
-import { asEngineError } from './schema.ts';
 import type { RunStore, StoredEndpoint } from './store.ts';
 import { StepKeeper } from './step-keeper.ts';
 import { originOf } from './timelines.ts';
@@ -144,7 +143,7 @@ export class Recording {
       ]);
     } catch (error) {
       this.abandon();
-      this.options.onFault(asEngineError(error, this.store.file));
+      this.options.onFault(error);
     }
   }
 
@@ -166,7 +165,7 @@ export class Recording {
     } catch (error) {
       // whoever asked for the time must not hear of it
       this.abandon();
-      this.options.onFault(asEngineError(error, this.store.file));
+      this.options.onFault(error);
     }
   }
 

@@ -82,13 +82,10 @@ export function forgetScans(file: string): void {
 /** Of a run that goes on, so many of the last steps are computed for the answer where they are not kept yet. */
 const UNSETTLED = 8;
 
-const stepsOf = (run: RunFile, source: StepSource | null) =>
-  run.memo(`steps ${source}`, () => readSteps(run, source));
-
 export const stepCalls: { [Call in keyof StepCalls]: OnRun<StepCalls[Call]> } = {
   lookedUntil: (run) => lookedUntil(run),
   stepSets: (run) => keptSets(run),
-  steps: (run, _file, source) => stepsOf(run, source),
+  steps: (run, _file, source) => readSteps(run, source),
   scanSteps: (run, file, task, query) => {
     const key = keyOf(file, task);
     let scan = stepScans.get(key);
@@ -108,7 +105,7 @@ export const stepCalls: { [Call in keyof StepCalls]: OnRun<StepCalls[Call]> } = 
   missingScalars: (run, _file, source) => missingScalars(run, source),
   computeScalars: (run, _file, step, previous) => computeScalars(run, step, previous),
   scalars: async (run, _file, query, goesOn) => {
-    const { source, steps } = stepsOf(run, query.source);
+    const { source, steps } = readSteps(run, query.source);
     const kept = run.memo(`scalars ${source}`, () =>
       readKept(
         run,

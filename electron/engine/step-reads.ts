@@ -31,8 +31,11 @@ export function lookedUntil(run: RunFile): number | null {
   return idle === undefined || spells === undefined ? null : Math.min(idle, spells);
 }
 
-/** null: the current set. */
-export function readSteps(run: RunFile, wanted: StepSource | null): Steps {
+/** null: the current set. To be read only. */
+export const readSteps = (run: RunFile, wanted: StepSource | null): Steps =>
+  run.memo(`steps ${wanted}`, () => stepsIn(run, wanted));
+
+function stepsIn(run: RunFile, wanted: StepSource | null): Steps {
   const sets = keptSets(run);
   const byNumber = new Map(
     run

@@ -34,14 +34,18 @@ export async function why(run: RunFile, query: WhyQuery): Promise<Why> {
   const workers = each
     .map((e) => whyWorker(run, metric, e, query.statistic, ends.get(e.w), { from, to }))
     .filter((x) => x.samples > 0 || x.columns.some((c) => c.end !== null));
-  const known = knownIn(run, from, to).filter((k) => w === null || k.w === w);
-  const expected = known.reduce((sum, { ms }) => sum + ms, 0) / run.intervalMs;
+  const known = run
+    .all<{ w: number; goneAt: number | null; n: number }>(queries.expectedOfWorkers, {
+      ...{ from, to, interval: run.intervalMs },
+    })
+    .filter((k) => w === null || k.w === w);
+  const expected = known.reduce((sum, { n }) => sum + n, 0);
   const ofAll = stats.coverage === null ? stats.samples.n : Math.round(stats.coverage * expected);
   const samples = w === null ? ofAll : samplesOf(run, metric, w, { from, to });
   const recorded = metricsOf(run).includes(metric.id);
   const asked: Asked = {
     ...{ metric, query, stats, workers, samples, expected: Math.round(expected), recorded },
-    absent: known.filter((k) => k.ms > 0 && !workers.some((x) => x.w === k.w)).map((k) => `w${k.w}`),
+    absent: known.filter((k) => k.n > 0 && !workers.some((x) => x.w === k.w)).map((k) => `w${k.w}`),
     gone: new Set(known.filter((k) => k.goneAt !== null && k.goneAt <= to).map((k) => k.w)),
     // what a tenth of the window counted is no small part of it, even where an answer may only be late
     edgeMs: Math.max(2 * run.intervalMs, Math.min(graceOf(run), (to - from) / 10)),
@@ -103,16 +107,6 @@ function samplesOf(run: RunFile, metric: Metric, w: number, window: { from: numb
   const one = slots && run.rows(queries.coveredSamples([metric], 'one'), { ...slots, ...window, w })[0];
   return one?.[0] ?? 0;
 }
-
-/** Workers, and for how long in the window they were known and not taken away. */
-const knownIn = (run: RunFile, from: number, to: number) =>
-  run
-    .all<{ w: number; first_at: number; gone_at: number | null }>(queries.workerList)
-    .map(({ w, first_at, gone_at }) => ({
-      w,
-      goneAt: gone_at,
-      ms: Math.max(0, Math.min(to, gone_at ?? to) - Math.max(from, first_at)),
-    }));
 
 function refuse(metric: Metric, { population, statistic, w, from, to }: WhyQuery): void {
   const bad = (message: string) => new EngineError('bad-input', message);
